@@ -142,14 +142,14 @@ class AgentWorker:
         if task.stopping or own.exceeded(task.used_usd, task.used_tokens):
             return None
         if known is None:
-            running = await self._start(run, task, plan, agent)
+            running = await self._start(run, task, plan, own)
         else:
             more = f"A check of your work failed:\n\n{task.why}" if task.failure == "gate_failed" else ""
             running = await self._attempts.resume(
                 agent,
                 task=more,
-                time_limit_s=_time_limit_s(run, plan),
-                budget_usd=self._budget_usd(run, task, plan),
+                time_limit_s=own.time_s,
+                budget_usd=self._budget_usd(run, task, own),
                 listener=self._heard,
             )
         return await self._until_ended(task, running, own)
@@ -202,8 +202,8 @@ class AgentWorker:
             await meter.until_nearly_used_up()
             await self._attempts.send(running.attempt.agent, meter.warning, sender=SENDER)
 
-    async def _start(self, run: Run, task: TaskState, plan: Task, agent: str) -> Running:
-        options = run.options
+    async def _start(self, run: Run, task: TaskState, plan: Task, own: Budget) -> Running:
+        agent, options = run.agent(task.name), run.options
         found = await self._attempts.discoveries(run, but=agent)
         return await self._attempts.start(
             shlex.join(plan.command) if plan.command and not plan.task else _told(run, plan, found),
@@ -212,15 +212,15 @@ class AgentWorker:
             cwd=Path(run.folder),
             in_place=bool(options.get("in_place")),
             base=run.commit or (options.get("workspace") or {}).get("base"),
-            budget_usd=self._budget_usd(run, task, plan),
+            budget_usd=self._budget_usd(run, task, own),
             tool_server=plan.mcp,
             listener=self._heard,
             **_terms(run, plan),
         )
 
-    def _budget_usd(self, run: Run, task: TaskState, plan: Task) -> float:
+    def _budget_usd(self, run: Run, task: TaskState, own: Budget) -> float:
         """What an agent may cost: what its task has left, or the run if that is less; 0 for no limit."""
-        left = (_own_budget(run, plan).left_usd(task.used_usd), self._meter.budget.left_usd(run.cost_usd))
+        left = (own.left_usd(task.used_usd), self._meter.budget.left_usd(run.cost_usd))
         return min(filter(None, left), default=0.0)
 
     async def _beside(self, run: Run, task: TaskState, name: str, more: Mapping[str, Any]) -> Attempt:
@@ -309,8 +309,8 @@ def _approves(review: str) -> bool:
 
 def _own_budget(run: Run, plan: Task) -> Budget:
     role = agent_types.of_task(run.options, plan.agent)
-    tokens_max = plan.tokens_max or role.tokens_max
-    return Budget(plan.budget_usd or role.budget_usd, tokens_max, _time_limit_s(run, plan))
+    time_limit_s = float(plan.time_limit_s or role.time_limit_s or run.options.get("time_limit_s", TIME_LIMIT_S))
+    return Budget(plan.budget_usd or role.budget_usd, plan.tokens_max or role.tokens_max, time_limit_s)
 
 
 async def _end(running: Running, meter: Meter) -> None:
@@ -325,17 +325,12 @@ def _terms(run: Run, plan: Task) -> dict[str, Any]:
         "kind": kind,
         "model": plan.model or role.model or (options.get("model", "") if kind == options.get("kind") else ""),
         "instructions": role.instructions,
-        "time_limit_s": _time_limit_s(run, plan),
+        "time_limit_s": _own_budget(run, plan).time_s,
         "turns_max": role.turns_max,
         "tools_allowed": plan.tools or role.tools,
         "permission": role.permission or options.get("permission", "ask"),
         "run": run.id,
     }
-
-
-def _time_limit_s(run: Run, plan: Task) -> float:
-    role = agent_types.of_task(run.options, plan.agent)
-    return float(plan.time_limit_s or role.time_limit_s or run.options.get("time_limit_s", TIME_LIMIT_S))
 
 
 def _told(run: Run, plan: Task, found: Sequence[tuple[str, str]]) -> str:
