@@ -15,7 +15,7 @@ from maos.plans.parser import parse
 from maos.plans.source import YAML, Source
 from maos.runs import cleanup
 from maos.runs.cleanup import Cleaner, Upkeep
-from maos.runs.commands import CommandHandler, gate_question
+from maos.runs.decisions import CommandHandler, gate_question
 from maos.settings import find_files
 from maos.settings.current import Current
 from maos.workflows import file_changes as changing

@@ -23,8 +23,8 @@ from maos.model.plan import BadPlan, Plan, Task
 from maos.model.run import Run, TaskState, bundle_stream, stream
 from maos.runs import cleanup, notify
 from maos.runs.consent import Act
+from maos.runs.decisions import Outcome
 from maos.runs.feed import AgentOutput, MessageUpdate, RunUpdate
-from maos.runs.outcomes import Outcome
 from maos.runs.plan_input import addition
 from maos.runs.service import Observer, Runs
 from maos.runs.status import is_executing

@@ -13,7 +13,7 @@ from maos.engine.recorder import Recorder
 from maos.engine.streams import WORKFLOW_RUN
 from maos.errors import NotFound, StoreUnavailable
 from maos.model.attempt import Attempt
-from maos.runs.outcomes import LIMIT_UNKNOWN_S
+from maos.runs.decisions import LIMIT_UNKNOWN_S
 from maos.workflows import agent, child, children, record, signal
 from maos.workflows import waits as waits_module
 from maos.workflows.errors import StepFailed

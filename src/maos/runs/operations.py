@@ -42,8 +42,7 @@ from maos.model.run_status import agents_of
 from maos.model.status import RunStatus
 from maos.runs import cleanup
 from maos.runs.cleanup import Cleaner, Cleanup, Removal
-from maos.runs.commands import CommandHandler
-from maos.runs.outcomes import Outcome, outcome_of, what_follows
+from maos.runs.decisions import CommandHandler, Outcome, outcome_of, what_follows
 from maos.runs.plan_input import with_more
 from maos.runs.status import RunViews, is_executing
 from maos.store.contract import Key

@@ -39,10 +39,9 @@ from maos.model.events.run import (
 )
 from maos.model.run import Run, TaskState
 from maos.model.status import RunStatus, TaskStatus
-from maos.runs import agent_types, commands, outcomes
+from maos.runs import agent_types, decisions
 from maos.runs.budgets import Budget
-from maos.runs.outcomes import Outcome as Outcome
-from maos.runs.outcomes import what_follows
+from maos.runs.decisions import Outcome, what_follows
 from maos.runs.worker import AgentWorker
 
 STAGGER_S = 2.0
@@ -85,7 +84,7 @@ class Scheduler:
         """Commands, with their versions in the inbox."""
         self._inbox_version = recorder.fold.inbox_cursor
         self._mailbox = bus.mailbox
-        self._handler = commands.CommandHandler(bus)
+        self._handler = decisions.CommandHandler(bus)
         self._expiring: list[tuple[int, str]] = []
         self._pausing = ""
         self._is_cancelled = False
@@ -242,7 +241,7 @@ class Scheduler:
         if outcome.is_limited:
             until_us, kind = outcome.until_us(now_us), self._kind(task)
             self._record(RunHibernated(kind=kind, until_us=until_us, why=outcome.message, at_us=now_us))
-        event = what_follows(task, outcome, now_us, resolve=outcomes.first_resolution(self.run, task, outcome))
+        event = what_follows(task, outcome, now_us, resolve=decisions.first_resolution(self.run, task, outcome))
         self._record(event)
         match event:
             case TaskFinished() | TaskSkipped():
@@ -266,7 +265,7 @@ class Scheduler:
         while self._expiring and self._expiring[0][0] <= now_us:
             question = self.run.questions[heapq.heappop(self._expiring)[1]]
             if question.answer is None and question.default is not None:
-                answered = QuestionAnswered(id=question.id, answer=question.default, by=commands.DEFAULT, at_us=now_us)
+                answered = QuestionAnswered(id=question.id, answer=question.default, by=decisions.DEFAULT, at_us=now_us)
                 self._handle(answered, self._inbox_version, now_us)
 
     def _waits_for_a_person(self) -> bool:
@@ -316,7 +315,7 @@ class Scheduler:
 
     def _kind(self, task: TaskState) -> str:
         """Whose limits count for what a task needs next: those of its agent, or of the one that reviews it."""
-        if task.status != TaskStatus.GATED or task.resolve == outcomes.BY_TASK_AGENT:
+        if task.status != TaskStatus.GATED or task.resolve == decisions.BY_TASK_AGENT:
             return agent_types.kind_of(self.run.options, task.plan)
         gates = task.plan.get("gates", ())
         is_review = task.gate < len(gates) and gates[task.gate].get("review")
@@ -348,10 +347,10 @@ class Scheduler:
         if task.status == TaskStatus.RUNNING:
             work = self._worker.work(self.run, task)
         elif task.failure == "merge_conflict" and not task.resolve:  # a person decides how it is merged
-            self._ask(outcomes.conflict_question(task, now_us))
+            self._ask(decisions.conflict_question(task, now_us))
             return
         elif task.gate < len(gates) and gates[task.gate].get("person"):
-            self._ask(commands.gate_question(task, gates[task.gate]["person"], now_us))
+            self._ask(decisions.gate_question(task, gates[task.gate]["person"], now_us))
             return
         elif self._waits(task, now_us):
             return

@@ -22,9 +22,9 @@ from maos.model.events.facts import Fact, Line
 from maos.model.failure import ASK, GIVE_UP, TABLE
 from maos.model.plan import Task
 from maos.model.run import Run, TaskState
-from maos.runs import agent_types, outcomes
+from maos.runs import agent_types, decisions
 from maos.runs.budgets import SENDER, Budget, Meter
-from maos.runs.outcomes import Outcome, tokens_of
+from maos.runs.decisions import Outcome, tokens_of
 
 DISCOVERIES_TOLD, DISCOVERY_CHARS_MAX = 20, 400
 RESULT_CHARS_MAX = 8000
@@ -76,7 +76,7 @@ class AgentWorker:
             return Outcome(failure="stopped")
         if attempt is None:
             return Outcome(failure="budget_reached", message=own.exceeded(task.used_usd, task.used_tokens))
-        outcome = outcomes.outcome_of(attempt)
+        outcome = decisions.outcome_of(attempt)
         given_usd = float(attempt.order.get("budget_usd", 0))
         if outcome.failure == "budget_reached" and given_usd and given_usd != own.left_usd(task.used_usd):
             # It was what the run had left: the run is paused, and the task can be resumed.
@@ -104,7 +104,7 @@ class AgentWorker:
             attempt = await self._beside(run, task, name, more)
         except (StartFailed, NotFound, InvalidInput) as error:
             return Outcome(failure="start_failed", message=f"gate {task.gate + 1}: {error}")
-        outcome = outcomes.outcome_of(attempt)
+        outcome = decisions.outcome_of(attempt)
         if gate.review and not outcome.failure and not _approves(outcome.result):
             return outcome._replace(failure="gate_failed", message=outcome.result)
         if gate.command and outcome.failure == "failed":
@@ -115,9 +115,9 @@ class AgentWorker:
         """Bring the files of a task that has passed its gates together with those of the others."""
         self._watch_budget(run)
         outcome = Outcome(result=task.result, commit=task.commit)
-        if task.resolve == outcomes.BY_TASK_AGENT:
+        if task.resolve == decisions.BY_TASK_AGENT:
             return await self._resolved(run, task, outcome)
-        if task.resolve == outcomes.MERGE_AGAIN:  # the person may have changed the files
+        if task.resolve == decisions.MERGE_AGAIN:  # the person may have changed the files
             saved = await workspaces.checkpoint(await self._workspace(run, task), "before it is merged again")
             outcome = outcome._replace(commit=saved.commit) if saved is not None else outcome
         return await self._merge(run, task, outcome, prefer=task.resolve)
@@ -268,8 +268,8 @@ class AgentWorker:
         message = f"{task.name}: {title}" if title else task.name
         async with self._merging:
             workspace = await self._workspace(run, task)
-            if task.resolve == outcomes.MERGE_AGAIN:
-                left = await asyncio.to_thread(outcomes.files_with_markers, workspace.tree, task.conflict)
+            if task.resolve == decisions.MERGE_AGAIN:
+                left = await asyncio.to_thread(decisions.files_with_markers, workspace.tree, task.conflict)
                 if left:
                     return workspaces.Blocked("there are conflict markers in", tuple(left), "")
             return await workspaces.merge(workspace, commit, into=into.path, message=message, prefer=prefer)
@@ -283,18 +283,18 @@ class AgentWorker:
             if not isinstance(tried, workspaces.Conflicted):
                 return await self._merge(run, task, outcome)
             await workspaces.restore(workspace, tried.commit)
-        told = outcomes.CONFLICT_TASK.format(files="\n".join(task.conflict), task=task.plan.get("task", ""))
+        told = decisions.CONFLICT_TASK.format(files="\n".join(task.conflict), task=task.plan.get("task", ""))
         try:
             more = {**_terms(run, msgspec.convert(task.plan, Task)), "task": told, "permission": "edits"}
             attempt = await self._beside(run, task, name, more)
         except (StartFailed, NotFound, InvalidInput) as error:
             return outcome._replace(failure="merge_conflict", message=str(error), files=tuple(task.conflict))
-        done = outcomes.outcome_of(attempt)
+        done = decisions.outcome_of(attempt)
         spent = outcome._replace(cost_usd=done.cost_usd, tokens=done.tokens)
         if done.failure and TABLE[done.failure].action not in (ASK, GIVE_UP):
             return spent._replace(failure=done.failure, message=done.message, reset_us=done.reset_us, at_us=done.at_us)
         saved = await workspaces.checkpoint(workspace, "both sides")
-        left = await asyncio.to_thread(outcomes.files_with_markers, workspace.tree, task.conflict)
+        left = await asyncio.to_thread(decisions.files_with_markers, workspace.tree, task.conflict)
         if done.failure or left or saved is None:
             await workspaces.restore(workspace, outcome.commit)
             why = f"the agent that was to resolve it did not: {done.message or 'conflict markers are left'}"

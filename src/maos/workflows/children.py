@@ -43,7 +43,7 @@ from maos.model.workflow import (
     STARTED,
     WorkflowRun,
 )
-from maos.runs.outcomes import Outcome, what_follows
+from maos.runs.decisions import Outcome, what_follows
 from maos.workflows import values
 from maos.workflows.control import Control
 from maos.workflows.definition import StartRequest, Workflow
