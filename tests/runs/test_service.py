@@ -228,14 +228,13 @@ async def test_a_person_who_agrees_is_asked_once_and_before_the_claim(m: Maos, t
 
 
 async def test_resuming_does_everything_in_one_order(m: Maos, tmp_path: Path) -> None:
-    class Definitions:
-        async def apply_file(self, run: Run, on_change: str) -> tuple[Run, object | None]:
-            return run, f"({on_change}) at version {await m.journal.version(stream(run.id))}"
+    async def apply_file(run: Run, on_change: str) -> tuple[Run, object | None]:
+        return run, f"({on_change}) at version {await m.journal.version(stream(run.id))}"
 
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
     after.mkdir()
-    runs = Runs(m.journal, SystemClock(), m.agents, bus=m.bus, definitions=Definitions)
+    runs = Runs(m.journal, SystemClock(), m.agents, bus=m.bus, apply_file=apply_file)
     run = await foreign(m, before)
     told = Says(agrees=True, version=lambda: m.journal.version(stream(run.id)))
     more = addition(run, ["again after hello: echo again"])
