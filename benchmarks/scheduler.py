@@ -17,7 +17,7 @@ from benchmarks.scratch import Scratch
 
 if TYPE_CHECKING:
     from maos.model.run import Run, TaskState
-    from maos.runs.scheduler import Outcome
+    from maos.runs.decisions import Outcome
 
 AT_ONCE = 32
 SHAPES = ("wide", "deep", "diamond")
@@ -42,7 +42,7 @@ class Functions:
 
     async def work(self, run: Run, task: TaskState) -> Outcome:
         """Call the task."""
-        from maos.runs.scheduler import Outcome
+        from maos.runs.decisions import Outcome
 
         self.calls += 1
         return Outcome(result=task.name)

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from maos.engine.attempt_spec import ToolServers
     from maos.ids import Target
     from maos.ops.doctor import Finding
-    from maos.ops.notices import NoticeInfo
     from maos.runs.agent_tools import AgentTools
     from maos.runs.service import Runs
+    from maos.runs.status import NoticeInfo
     from maos.settings.loader import Current
     from maos.transfer.service import Transfer
     from maos.travel.service import TimeTravel
@@ -115,7 +115,8 @@ class Maos:
         """
         from maos.runs.service import Runs
 
-        return Runs(self.journal, self._clock, self.agents, bus=self.bus, definitions=lambda: self.workflows)
+        apply_file = lambda *change: self.workflows.apply_file(*change)  # noqa: E731, PLW0108 - made when it is needed
+        return Runs(self.journal, self._clock, self.agents, bus=self.bus, apply_file=apply_file)
 
     @cached_property
     def workflows(self) -> Workflows:
@@ -193,9 +194,11 @@ class Maos:
 
             print([(each.title, each.addresses) for each in await m.notices()])
         """
-        from maos.ops.notices import notices
+        from maos.runs.status import NoticeInfo
 
-        return sorted([each async for each in notices(self.runs)], key=lambda each: each.time_us)
+        runs = [run async for run in self.runs.all()]
+        found = [NoticeInfo.of(run, each) for run in runs for each in await self.runs.notices(run.id)]
+        return sorted(found, key=lambda each: each.time_us)
 
     async def effects(self, id: str = "", *, unknown: bool = False) -> list[ExternalEffect]:
         """Side effects of a run, a workflow run or an agent, or all: tools, commands and steps, with their outcomes.
@@ -308,12 +311,10 @@ class Maos:
                 print(finding.level, finding.about, finding.what)
         """
         import maos
-        from maos.ops.doctor import Doctor
+        from maos.ops.doctor import examine
 
-        doctor = Doctor(
-            self.journal, self.agents, self.runs, self.workflows, verify=self.verify, version=maos.__version__
-        )
-        return await doctor.examine()
+        services = self.journal, self.agents, self.runs, self.workflows
+        return await examine(*services, verify=self.verify, version=maos.__version__)
 
     @property
     def notes(self) -> list[str]:
@@ -412,7 +413,7 @@ class open:
                 name, clock=clock, create=create, schema_name=self._schema, mark_path=self._mark_path
             )
             store = await SqlStore.open(database, accept_loss=self._accept_loss)
-            await database.add_views(views.for_postgres())
+            await database.add_views(views.statements("postgres"))
             return store
         if "://" in name:
             raise InvalidInput(f"{name!r} is neither a path nor a PostgreSQL URL", hint="use a path or postgresql://…")
@@ -450,4 +451,4 @@ def _add_views(store: Store) -> None:
     if isinstance(store, SqlStore) and isinstance(store.database, SqliteDatabase):
         from maos import views
 
-        store.database.add_views(views.for_sqlite())
+        store.database.add_views(views.statements("sqlite"))

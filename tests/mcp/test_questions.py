@@ -11,7 +11,7 @@ from maos.engine.questions import Answered
 from maos.model.message import inbox
 from maos.model.run import Run, TaskState, agent_name
 from maos.runs.agent_tools import question_id
-from maos.runs.scheduler import Outcome
+from maos.runs.decisions import Outcome
 from tests.mcp.conftest import World
 from tests.mcp.raw import Gone, raw_door
 

@@ -17,7 +17,7 @@ cleanup.LEASE_S = 0.01  # the next life does not wait for that of one that was k
 async def main(database: str, home: str) -> None:
     async with maos.open(database, home=Path(home)) as m:
         for policies in (POLICIES, POLICIES):  # the second finds that it is not time again
-            done = await cleanup.when_due(m.journal, SystemClock(), m.runs, m.agents, policies)
+            done = await cleanup.Cleaner(SystemClock(), m.runs, m.agents).when_due(policies)
             ack(None if done is None else len(done.removed))
 
 

@@ -15,8 +15,8 @@ from maos.app import Maos
 from maos.journal.codec import Event
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
-from maos.runs.scheduler import Worker
 from maos.runs.service import Runs
+from maos.runs.worker import AgentWorker
 from maos_testing.crash import ack
 
 GIT = ["git", "-c", "user.name=x", "-c", "user.email=x@x"]
@@ -75,7 +75,7 @@ class Person:
                 answer = self._runs.answer(run.id, question.id, self._answers.pop(0))
                 self._answering.add(asyncio.create_task(answer))
 
-    async def execute(self, run: Run, worker: Worker | None = None) -> Run:
+    async def execute(self, run: Run, worker: AgentWorker | None = None) -> Run:
         """The run, until it has ended, with this person at hand."""
         async with asyncio.timeout(25):
             done = await self._runs.execute(run.id, worker=worker, listener=self.look)

@@ -12,7 +12,7 @@ from maos.clock import SystemClock
 from maos.model.plan import Plan, Task
 from maos.model.run import Run, TaskState
 from maos.runs import scheduler
-from maos.runs.scheduler import Outcome
+from maos.runs.decisions import Outcome
 from maos_testing.crash import ack
 
 RESET_S = 0.5

@@ -24,7 +24,7 @@ from maos.engine import ownership
 from maos.model.message import Message
 from maos.model.plan import Plan, Task
 from maos.model.run import Run, TaskState, agent_name
-from maos.runs.scheduler import Outcome
+from maos.runs.decisions import Outcome
 from maos.runs.service import Runs
 
 NEEDS = {"a": "", "b": "a", "c": "a", "d": "b c", "e": "d", "f": "d"}

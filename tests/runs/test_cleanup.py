@@ -14,7 +14,7 @@ from maos.app import Maos
 from maos.clock import SystemClock
 from maos.model.plan import from_data
 from maos.model.run import Run
-from maos.runs import cleanup, upkeep
+from maos.runs import cleanup
 from maos.settings.schema import CleanupSettings
 from maos.workspaces import Workspace, checkpoint
 from maos_testing.crash import Life, crash_loop
@@ -26,7 +26,7 @@ NAMES = "abcdef"
 @pytest.fixture(autouse=True)
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
     """The engines that make the runs do not clean up themselves, however slow the machine is."""
-    monkeypatch.setattr(upkeep, "CLEANUP_AFTER_S", 3600)
+    monkeypatch.setattr(cleanup, "CLEANUP_AFTER_S", 3600)
 
 
 def repository(folder: Path) -> Path:
@@ -52,7 +52,7 @@ async def workspaces(m: Maos, run: Run) -> dict[str, Workspace]:
 
 
 async def cleaned(m: Maos, policies: CleanupSettings) -> cleanup.Cleanup | None:
-    return await cleanup.when_due(m.journal, SystemClock(), m.runs, m.agents, policies)
+    return await cleanup.Cleaner(SystemClock(), m.runs, m.agents).when_due(policies)
 
 
 async def test_an_engine_cleans_up_once_in_an_interval(m: Maos, tmp_path: Path) -> None:
@@ -72,10 +72,10 @@ async def test_an_engine_cleans_up_once_in_an_interval(m: Maos, tmp_path: Path) 
 async def test_an_engine_at_work_cleans_up_by_itself_and_says_so(
     m: Maos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "LOOK_S", 0.02)
+    monkeypatch.setattr(cleanup, "LOOK_S", 0.02)
     monkeypatch.setenv("MAOS_CLEANUP_OLDER_THAN_DAYS", "1e-9")
     run = await finished(m, repository(tmp_path), "ab")
-    monkeypatch.setattr(upkeep, "CLEANUP_AFTER_S", 0)
+    monkeypatch.setattr(cleanup, "CLEANUP_AFTER_S", 0)
     ((_name, workspace), _other) = (await workspaces(m, run)).items()
     said: list[str] = []
     told = asyncio.Event()
@@ -84,7 +84,7 @@ async def test_an_engine_at_work_cleans_up_by_itself_and_says_so(
         said.append(text)
         told.set()
 
-    keeping = upkeep.Upkeep(m.journal, SystemClock(), m.runs, m.agents, tell=tell)
+    keeping = cleanup.Upkeep(cleanup.Cleaner(SystemClock(), m.runs, m.agents), m.agents.settings, tell=tell)
     async with asyncio.timeout(60):
         await keeping.beside(told.wait())
     assert said[0].startswith("cleanup: 2 worktrees of completed runs removed, ")
@@ -186,7 +186,7 @@ async def test_the_policy_says_how_many_go(m: Maos, tmp_path: Path, policies: Cl
         await checkpoint(workspace, "large")
     rule_of = cleanup.by_policy(policies, SystemClock().now_us())
     for dry_run in (True, False):
-        done = await cleanup.cleanup(m.journal, SystemClock(), m.runs, m.agents, rule_of, by="person", dry_run=dry_run)
+        done = await cleanup.Cleaner(SystemClock(), m.runs, m.agents).clean_up(rule_of, by="person", dry_run=dry_run)
         assert [each.run for each in done.removed] == [run.id for run in runs[:gone]], "the oldest"
         assert done.kept == []
 

@@ -15,7 +15,7 @@ from maos.model.plan import Gate, Plan, Task
 from maos.model.run import Run, TaskState
 from maos.model.run_status import PendingCommands, status_of
 from maos.runs import scheduler
-from maos.runs.scheduler import Outcome
+from maos.runs.decisions import Outcome
 from maos.runs.service import Runs
 from maos_testing.crash import Life, crash_loop
 from tests.runs import limited_life

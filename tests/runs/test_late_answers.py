@@ -13,9 +13,9 @@ from maos.model.plan import Gate, Plan, Task
 from maos.model.run import Run
 from maos.plans.parser import parse
 from maos.plans.source import YAML, Source
-from maos.runs import upkeep
-from maos.runs.commands import CommandHandler, gate_question
-from maos.runs.upkeep import Upkeep
+from maos.runs import cleanup
+from maos.runs.cleanup import Cleaner, Upkeep
+from maos.runs.decisions import CommandHandler, gate_question
 from maos.settings import find_files
 from maos.settings.loader import Current
 from maos.workflows import file_changes as changing
@@ -147,7 +147,7 @@ async def test_upkeep_that_fails_is_told_and_never_outweighs_the_work(
     engine_m: Maos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that went well went well."""
-    monkeypatch.setattr(upkeep, "LOOK_S", 0.01)
+    monkeypatch.setattr(cleanup, "LOOK_S", 0.01)
 
     def look() -> None:
         raise OSError("the disk is gone")
@@ -157,9 +157,8 @@ async def test_upkeep_that_fails_is_told_and_never_outweighs_the_work(
 
     monkeypatch.setattr(engine_m.agents.settings, "look", look)
     told: list[tuple[str, dict[str, Any]]] = []
-    keeping = Upkeep(
-        engine_m.journal, SystemClock(), engine_m.runs, engine_m.agents, tell=lambda *said: told.append(said)
-    )
+    cleaner = Cleaner(SystemClock(), engine_m.runs, engine_m.agents)
+    keeping = Upkeep(cleaner, engine_m.agents.settings, tell=lambda *said: told.append(said))
 
     async def work(result: str) -> str:
         async with asyncio.timeout(60):

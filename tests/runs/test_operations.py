@@ -6,11 +6,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import maos
 from maos.app import Maos
 from maos.clock import SystemClock
+from maos.engine.ownership import Held
+from maos.engine.streams import own_run
 from maos.model.run import Run
 from maos.runs.service import Runs
 from maos.workspaces import Workspace
@@ -180,6 +183,20 @@ async def test_the_agent_of_a_task_is_stopped_when_no_engine_attends_to_it(
 
 
 # --- crashes -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_command_does_not_wait_for_a_lease_that_another_engine_has_claimed_meanwhile(
+    m: Maos, tmp_path: Path
+) -> None:
+    """The owner that was read has exited; the one that is recorded by now lives, and is not waited for."""
+    run = await m.runs.create(plan(a=""), folder=tmp_path)
+    claimed = await m.runs.resume(run.id)
+    assert claimed is not None
+    dead = {**claimed.owner, "since": 1, "token": claimed.owner["token"] - 1}
+    async with asyncio.timeout(5):
+        with pytest.raises(Held):
+            async with own_run(m.journal, SystemClock(), msgspec.structs.replace(claimed, owner=dead)):
+                pass
 
 
 @pytest.mark.timeout(600)

@@ -13,7 +13,7 @@ from maos.clock import SystemClock
 from maos.engine.questions import Answered
 from maos.model.plan import BadPlan, Gate, Plan, Task, batches
 from maos.model.run import Run, TaskState
-from maos.runs.scheduler import Outcome
+from maos.runs.decisions import Outcome
 from maos.runs.service import Runs
 
 

@@ -21,10 +21,10 @@ from maos.model.events.records import BundleImported
 from maos.model.message import PERSON
 from maos.model.plan import BadPlan, Plan, Task
 from maos.model.run import Run, TaskState, bundle_stream, stream
-from maos.runs import notify, upkeep
+from maos.runs import cleanup, notify
 from maos.runs.consent import Act
+from maos.runs.decisions import Outcome
 from maos.runs.feed import AgentOutput, MessageUpdate, RunUpdate
-from maos.runs.outcomes import Outcome
 from maos.runs.plan_input import addition
 from maos.runs.service import Observer, Runs
 from maos.runs.status import is_executing
@@ -156,7 +156,7 @@ async def opened(tmp_path: Path, home: Path, text: str) -> AsyncIterator[tuple[M
 async def test_a_run_executed_from_python_applies_settings_that_change(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "LOOK_S", 0.02)
+    monkeypatch.setattr(cleanup, "LOOK_S", 0.02)
     worker, told = Waits(), Says()
     async with opened(tmp_path, home, "[orchestrate]\nconcurrency = 1\n") as (m, file), asyncio.timeout(30):
         plan = Plan(tasks=[Task(name=name, task="x") for name in "ab"])
@@ -186,8 +186,8 @@ async def test_a_run_executed_from_python_notifies(tmp_path: Path, home: Path, m
 async def test_a_run_executed_from_python_cleans_up(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "LOOK_S", 0.02)
-    monkeypatch.setattr(upkeep, "CLEANUP_AFTER_S", 0)
+    monkeypatch.setattr(cleanup, "LOOK_S", 0.02)
+    monkeypatch.setattr(cleanup, "CLEANUP_AFTER_S", 0)
     worker = Waits()
     async with opened(tmp_path, home, "") as (m, _file), asyncio.timeout(30):
         run = await m.runs.create(HELLO, folder=tmp_path)
@@ -228,14 +228,13 @@ async def test_a_person_who_agrees_is_asked_once_and_before_the_claim(m: Maos, t
 
 
 async def test_resuming_does_everything_in_one_order(m: Maos, tmp_path: Path) -> None:
-    class Definitions:
-        async def apply_file(self, run: Run, on_change: str) -> tuple[Run, object | None]:
-            return run, f"({on_change}) at version {await m.journal.version(stream(run.id))}"
+    async def apply_file(run: Run, on_change: str) -> tuple[Run, object | None]:
+        return run, f"({on_change}) at version {await m.journal.version(stream(run.id))}"
 
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
     after.mkdir()
-    runs = Runs(m.journal, SystemClock(), m.agents, bus=m.bus, definitions=Definitions)
+    runs = Runs(m.journal, SystemClock(), m.agents, bus=m.bus, apply_file=apply_file)
     run = await foreign(m, before)
     told = Says(agrees=True, version=lambda: m.journal.version(stream(run.id)))
     more = addition(run, ["again after hello: echo again"])

@@ -16,19 +16,19 @@ async def test_a_permanent_run_is_no_concern_of_any_policy(tmp_path: Path, m: Ma
         await order(m, repository(tmp_path), [Task(name="a", command=says("a"))], id=id)
         assert (await m.runs.execute(id)).status == "completed"
     clock = SystemClock()
-    assert await cleanup.set_permanent(m.journal, clock, await m.runs.get("r-1"), "the first one")
+    assert await m.runs.keep("r-1", "the first one")
     policies = CleanupSettings(keep_runs=1, older_than_days=0)
     for rule in (cleanup.by_policy(policies, clock.now_us()), cleanup.older_than(0, clock.now_us())):
-        foreseen = await cleanup.cleanup(m.journal, clock, m.runs, m.agents, rule, by="person", dry_run=True)
+        foreseen = await cleanup.Cleaner(clock, m.runs, m.agents).clean_up(rule, by="person", dry_run=True)
         assert "r-1" not in {each.run for each in (*foreseen.removed, *foreseen.kept)}
-    done = await cleanup.when_due(m.journal, clock, m.runs, m.agents, policies)
+    done = await cleanup.Cleaner(clock, m.runs, m.agents).when_due(policies)
     assert done is not None
     assert ([each.run for each in done.removed], done.kept) == (["r-2"], [])
     assert (m.agents.folder / "workspaces" / "r-1.a").is_dir()
     assert await cleanup.permanent(m.journal) == {"r-1": "the first one"}
-    assert await cleanup.unset_permanent(m.journal, clock, await m.runs.get("r-1"))
+    assert await m.runs.unkeep("r-1")
     rule = cleanup.older_than(0, clock.now_us())
-    done = await cleanup.cleanup(m.journal, clock, m.runs, m.agents, rule, by="person")
+    done = await cleanup.Cleaner(clock, m.runs, m.agents).clean_up(rule, by="person")
     assert [each.run for each in done.removed] == ["r-1", "r-3"]
 
 
@@ -36,16 +36,9 @@ async def test_one_that_becomes_permanent_while_others_are_removed_stays(tmp_pat
     for id in ("r-1", "r-2"):
         await order(m, repository(tmp_path), [Task(name="a", command=says("a"))], id=id)
         await m.runs.execute(id)
-    clock, last = SystemClock(), await m.runs.get("r-2")
-    runs = Interrupting(m, last)
-    done = await cleanup.cleanup(
-        m.journal,
-        clock,
-        runs,
-        m.agents,
-        cleanup.older_than(0, clock.now_us()),
-        by="person",  # type: ignore[arg-type]
-    )
+    clock, runs = SystemClock(), Interrupting(m, "r-2")
+    cleaner = cleanup.Cleaner(clock, runs, m.agents)  # type: ignore[arg-type]
+    done = await cleaner.clean_up(cleanup.older_than(0, clock.now_us()), by="person")
     assert [each.run for each in done.removed] == ["r-1"]
     assert [(each.run, each.why) for each in done.kept] == [("r-2", "its run is permanent")]
 
@@ -53,11 +46,11 @@ async def test_one_that_becomes_permanent_while_others_are_removed_stays(tmp_pat
 class Interrupting:
     """The runs of a journal; when the first of them is looked at again, somebody makes another one permanent."""
 
-    def __init__(self, m: Maos, other: object) -> None:
+    def __init__(self, m: Maos, other: str) -> None:
         self._m = m
         self._other = other
         self.all = m.runs.all
 
     async def get(self, id: str) -> object:
-        await cleanup.set_permanent(self._m.journal, SystemClock(), self._other)  # type: ignore[arg-type]
+        await self._m.runs.keep(self._other)
         return await self._m.runs.get(id)

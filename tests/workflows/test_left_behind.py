@@ -14,7 +14,7 @@ from maos.engine.recorder import Recorder
 from maos.engine.streams import WORKFLOW_RUN
 from maos.errors import NotFound, StoreUnavailable
 from maos.model.attempt import Attempt
-from maos.runs.outcomes import LIMIT_UNKNOWN_S
+from maos.runs.decisions import LIMIT_UNKNOWN_S
 from maos.workflows import Handle, agent, child, children, record, signal
 from maos.workflows.definition import StartRequest, StepFailed
 from maos_testing.manual_clock import ManualClock

@@ -136,14 +136,14 @@ def test(database: DatabaseTarget, urls: tuple[str, ...], as_json: bool) -> int:
 
     The addresses are those in MAOS_NOTIFY, and each URL. Exits with 1 if one of them could not be reached.
     """
-    from maos.ops import notices
+    from maos.runs import notify as notices
 
     found = check_addresses(database, urls)
     if not found:
         raise InvalidInput("there is no address to send to", hint="export MAOS_NOTIFY='mailto://…', or give a URL")
     tested = []
     for address in found:
-        tested += notices.test([address])
+        tested.append(notices.test(address))
         if not as_json:
             said = ("sent", "green") if tested[-1].sent else ("not sent", "bold red")
             why = tested[-1].why

@@ -145,7 +145,8 @@ async def claim(
 ) -> Lease:
     """A lease on a name whose owner, as far as is recorded, is that of the fold. Held while the owner lives.
 
-    `look` reads what was not there yet: the process that has the lease may be about to record it.
+    `look` reads the fold again when no owner is recorded, or one that has exited: the process that has the lease may
+    be about to record that it does.
 
     A process that died between claiming and recording that it did cannot be identified, nor can one that acquired its
     lease again after it ran out; such leases run out.
@@ -157,7 +158,7 @@ async def claim(
         lease = await journal.acquire(name, ttl_s=CLAIM_S)
         if lease is not None:
             return lease
-        if fold is None and look is not None:
+        if look is not None and (fold is None or liveness(fold.owner) is Liveness.GONE):
             fold = await look()
         is_owned = fold is not None and is_open and liveness(fold.owner) is not Liveness.GONE
         if is_owned or clock.steady_us() > until_us:

@@ -7,6 +7,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from maos.clock import Clock
 from maos.engine import ownership
@@ -64,7 +65,8 @@ async def own_run(journal: Journal, clock: Clock, known: Run, *, hint: str = "")
     hint = hint or f"pause it first, with `maos pause {known.id}`"
     is_open = bool(known.version) and known.is_open and known.status != RunStatus.PAUSED
     owned = known if known.version else None
-    lease = await ownership.claim(journal, clock, run.stream(known.id), owned, is_open=is_open, hint=hint)
+    name, look = run.stream(known.id), partial(RUN.load, journal, known.id)
+    lease = await ownership.claim(journal, clock, name, owned, is_open=is_open, hint=hint, look=look)
     now = await RUN.load(journal, known.id) or known
     recorder = Recorder(journal, RUN, now, lease, lease_s=ownership.CLAIM_S)
     renewal = asyncio.create_task(recorder.keep_lease())
@@ -146,15 +148,19 @@ class AttemptReader:
 
     async def get(self, agent: str) -> Attempt:
         """The newest attempt of an agent."""
+        found = await self.newest(agent)
+        if found is None:
+            raise NotFound(f"there is no agent {agent!r} that runs or ran", hint="`maos agent list` shows them")
+        return found
+
+    async def newest(self, agent: str) -> Attempt | None:
+        """The newest attempt of an agent; None when it was never started."""
         number = 0
         async for name in self._journal.streams(attempt.stream(agent) + "."):
             tail = name.rpartition(".")[2]
             if name == attempt.stream(attempt_id(agent, int(tail) if tail.isdigit() else 0)):
                 number = max(number, int(tail))
-        found = await ATTEMPT.load(self._journal, attempt_id(agent, number)) if number else None
-        if found is None:
-            raise NotFound(f"there is no agent {agent!r} that runs or ran", hint="`maos agent list` shows them")
-        return found
+        return await ATTEMPT.load(self._journal, attempt_id(agent, number)) if number else None
 
     async def all(self) -> AsyncIterator[Attempt]:
         """The newest attempt of every agent, by name."""

@@ -15,8 +15,7 @@ import msgspec
 from maos import settings
 from maos import workspaces as workspaces
 from maos.agents import kinds
-from maos.engine import attempt_spec, ownership
-from maos.engine.ownership import Liveness
+from maos.engine import attempt_spec
 from maos.engine.recorder import Kind
 from maos.engine.streams import ATTEMPT, RUN, WORKFLOW_RUN
 from maos.errors import InvalidInput, MaosError
@@ -32,20 +31,13 @@ from maos.runs.service import Runs
 from maos.store.contract import Document
 from maos.views.agents import Agents, state_of, status_of
 from maos.workflows.service import Workflows
+from maos.workflows.status import Status
 from maos.workspaces import Workspace, git
 
 LOW_BYTES, GONE_BYTES = 2 << 30, 200 << 20
 DAMAGE_SHOWN_MAX = 5
 COMMAND_CHARS_MAX = 60
 KINDS: tuple[Kind, ...] = (ATTEMPT, RUN, WORKFLOW_RUN)  # type: ignore[type-arg]  # each of its own fold
-
-
-class Differing(NamedTuple):
-    """A kept fold that is not what its events say."""
-
-    kind: str
-    id: str
-    version: int
 
 
 class Level(StrEnum):
@@ -73,73 +65,87 @@ class Finding(NamedTuple):
     """Repairs it, and returns what was done. While the database is open."""
 
 
-class Doctor:
-    """Examines an open database, and what is on this machine because of it."""
+async def examine(
+    journal: Journal,
+    agents: Agents,
+    runs: Runs,
+    workflows: Workflows,
+    *,
+    verify: Callable[[], Awaitable[Report]],
+    version: str,
+) -> list[Finding]:
+    """Everything about an open database, and about this machine, in the order in which a person should read it."""
+    name, folder = journal.store.place, agents.folder
+    attempts = {each.agent: each async for each in agents.all()}
+    known = [run async for run in runs.all()]
+    what = f"{name} opens, and ends where it should, at position {await journal.head()}"
+    found = [Finding(Level.OK, "database", what)]
+    found += [each async for each in _journal(journal, workflows, verify)]
+    found += _agents(attempts)
+    found += _folders(known)
+    found += machine(name, folder, version)
+    found += settings_finding(lambda: agents.settings)
+    found += _holders(folder / "holders", attempts)
+    found += _workspaces(folder / "workspaces", attempts, known)
+    return [*found, *await programs()]
 
-    def __init__(
-        self,
-        journal: Journal,
-        agents: Agents,
-        runs: Runs,
-        workflows: Workflows,
-        *,
-        verify: Callable[[], Awaitable[Report]],
-        version: str,
-    ) -> None:
-        self._journal = journal
-        self._agents = agents
-        self._runs = runs
-        self._workflows = workflows
-        self._verify = verify
-        self._version = version
 
-    async def examine(self) -> list[Finding]:
-        """Everything, in the order in which a person should read it."""
-        name, folder = self._journal.store.place, self._agents.folder
-        attempts = {each.agent: each async for each in self._agents.all()}
-        runs = [run async for run in self._runs.all()]
-        what = f"{name} opens, and ends where it should, at position {await self._journal.head()}"
-        found = [Finding(Level.OK, "database", what)]
-        found += [each async for each in self._journal_findings()]
-        found += _agents(attempts)
-        found += _folders(runs)
-        found += machine(name, folder, self._version)
-        found += settings_finding(lambda: self._agents.settings)
-        found += _holders(folder / "holders", attempts)
-        found += _workspaces(folder / "workspaces", attempts, runs)
-        return [*found, *await programs()]
+async def _journal(
+    journal: Journal, workflows: Workflows, verify: Callable[[], Awaitable[Report]]
+) -> AsyncIterator[Finding]:
+    """Every event against its hash, every kept fold against a rebuild, and workflows that need a person."""
+    try:
+        report = await verify()
+        folds = await _folds(journal) if report.ok else []
+        flows = [flow async for flow in workflows.all() if flow.is_open]
+    except MaosError as error:
+        yield Finding(Level.BAD, "journal", error.what, error.hint)
+        return
+    if report.ok:
+        what = f"{report.events} events in {report.streams} streams, as they were written"
+        yield Finding(Level.OK, "journal", what)
+    for each in report.damage[:DAMAGE_SHOWN_MAX]:
+        yield Finding(Level.BAD, "journal", str(each), "docs/howto/recover-from-damage.md says what can be done")
+    for finding in folds:
+        yield finding
+    for flow in flows:
+        if flow.unknown or Status.of(flow).needs_resume:
+            yield _flow(flow)
 
-    async def _journal_findings(self) -> AsyncIterator[Finding]:
-        """Every event against its hash, every kept fold against a rebuild, and workflows that need a person."""
-        try:
-            report = await self._verify()
-            kept, differing = await check_folds(self._journal) if report.ok else (0, [])
-            flows = [flow async for flow in self._workflows.all() if flow.is_open]
-        except MaosError as error:
-            yield Finding(Level.BAD, "journal", error.what, error.hint)
-            return
-        if report.ok:
-            what = f"{report.events} events in {report.streams} streams, as they were written"
-            yield Finding(Level.OK, "journal", what)
-        for each in report.damage[:DAMAGE_SHOWN_MAX]:
-            yield Finding(Level.BAD, "journal", str(each), "docs/howto/recover-from-damage.md says what can be done")
-        if kept:
-            what = f"{kept - len(differing)} of {kept} kept folds are what their events say"
-            yield Finding(Level.OK, "views", what)
-        for fold in differing:
-            yield self._differing(fold)
-        for flow in flows:
-            is_lost = flow.status == "running" and ownership.liveness(flow.owner) is Liveness.GONE
-            if flow.unknown or flow.status == "changed" or is_lost:
-                yield _flow(flow)
 
-    def _differing(self, fold: Differing) -> Finding:
-        async def fix() -> str:
-            await drop_fold(self._journal, fold)
-            return f"dropped the kept fold of {fold.kind} {fold.id}; it is built anew when it is needed"
+async def _folds(journal: Journal) -> list[Finding]:
+    """How many kept folds are what their events say, and those that are not."""
+    kept, found = 0, []
+    for kind in KINDS:
+        async for document in _documents(journal, kind.name):
+            fold = kind.kept(document)
+            if fold is None:
+                continue
+            kept += 1
+            built = await kind.at(journal, document.key, version=fold.version)
+            if built is None or msgspec.to_builtins(built) != msgspec.to_builtins(fold):
+                found.append(_differing(journal, kind, document))
+    what = f"{kept - len(found)} of {kept} kept folds are what their events say"
+    return [Finding(Level.OK, "views", what), *found] if kept else []
 
-        what = f"the kept fold of {fold.kind} {fold.id} is not what its events say"
-        return Finding(Level.BAD, "views", what, "it can be built anew", f"Drop the kept fold of {fold.id}?", fix)
+
+async def _documents(journal: Journal, kind: str) -> AsyncIterator[Document]:
+    after = ""
+    while page := await journal.store.scan(kind, after=after):
+        for each in page:
+            yield each
+        after = page[-1].key
+
+
+def _differing(journal: Journal, kind: Kind[Any], document: Document) -> Finding:
+    fold = f"{kind.name} {document.key}"
+
+    async def fix() -> str:
+        await journal.store.append(documents=[kind.nothing(document.key, document.version)])
+        return f"dropped the kept fold of {fold}; it is built anew when it is needed"
+
+    what = f"the kept fold of {fold} is not what its events say"
+    return Finding(Level.BAD, "views", what, "it can be built anew", f"Drop the kept fold of {document.key}?", fix)
 
 
 async def without_database(name: str, error: MaosError, load: Callable[[], object], *, version: str) -> list[Finding]:
@@ -334,36 +340,3 @@ def _unfinished(root: Path, name: str) -> Finding:
         Level.BAD, "worktree", f"{root / name} was begun and never finished", "nothing is in it that is not elsewhere",
         f"Remove {root / name}?", fix,
     )  # fmt: skip
-
-
-# --- saved folds ---------------------------------------------------------------------------------------------------
-
-
-async def check_folds(journal: Journal) -> tuple[int, list[Differing]]:
-    """How many folds are kept, and those that differ from a rebuild."""
-    kept = 0
-    found: list[Differing] = []
-    for kind in KINDS:
-        async for document in _documents(journal, kind.name):
-            fold = kind.kept(document)
-            if fold is None:
-                continue
-            kept += 1
-            built = await kind.at(journal, document.key, version=fold.version)
-            if built is None or msgspec.to_builtins(built) != msgspec.to_builtins(fold):
-                found.append(Differing(kind.name, document.key, document.version))
-    return kept, found
-
-
-async def _documents(journal: Journal, kind: str) -> AsyncIterator[Document]:
-    after = ""
-    while page := await journal.store.scan(kind, after=after):
-        for each in page:
-            yield each
-        after = page[-1].key
-
-
-async def drop_fold(journal: Journal, differing: Differing) -> None:
-    """Delete a kept fold; the next reader builds it from the events."""
-    kind = next(each for each in KINDS if each.name == differing.kind)
-    await journal.store.append(documents=[kind.nothing(differing.id, differing.version)])

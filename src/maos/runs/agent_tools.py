@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -18,6 +18,7 @@ from maos.bus.acknowledgements import Waiting, acknowledge, hand_out, load
 from maos.bus.bus import Bus
 from maos.bus.outbox import OF_AGENTS, TooFast, TooMuch
 from maos.clock import MICROSECONDS, Clock
+from maos.engine.questions import pending_of
 from maos.engine.streams import RUN, AttemptReader
 from maos.errors import InvalidInput, KeyReused, NotFound
 from maos.faults import crash_point
@@ -31,7 +32,7 @@ from maos.model.events.attempt import AttemptOutput
 from maos.model.events.commands import TasksRequested
 from maos.model.events.facts import ToolUse
 from maos.model.events.messages import MessageSent
-from maos.model.events.run import QuestionAnswered, QuestionAsked
+from maos.model.events.run import QuestionAsked
 from maos.model.message import PERSON, Message, inbox, render
 from maos.model.run import Run
 from maos.model.status import TaskStatus
@@ -167,18 +168,10 @@ class AgentTools:
             if not self._run or await self._is_abandoned():
                 return ToolEffect("recorded")
             try:
-                outgoing = await self._bus.compose(
-                    self._agent,
-                    text,
-                    run=self._run,
-                    type="discovery",
-                    metadata={"keyword": keyword},
-                    received=await self._reacts_to(),
-                )
-                appends = await outgoing.appends()
+                message, appends = await self._compose(text, type="discovery", metadata={"keyword": keyword})
             except (TooMuch, TooFast) as error:
                 return ToolEffect(f"recorded, but not sent to the other agents: {error.what}")
-            count = len(outgoing.message.to)
+            count = len(message.to)
             others = f"{count} other agent{'s' if count > 1 else ''}"
             return ToolEffect(f"recorded, and sent to {others}" if count else "recorded", appends)
 
@@ -204,16 +197,18 @@ class AgentTools:
             await self._own_run()
 
         async def effect() -> ToolEffect:
-            received = await self._reacts_to()
-            outgoing = await self._bus.compose(
-                self._agent, text, to=name, topic=topic, run=self._run, type=type, received=received
-            )
-            appends = await outgoing.appends()
-            to = ", ".join(outgoing.message.to) or "no agent: there is no other one"
-            return ToolEffect(f"sent as {outgoing.message.id} to {to}", appends, stored=["text"])
+            message, appends = await self._compose(text, to=name, topic=topic, type=type)
+            to = ", ".join(message.to) or "no agent: there is no other one"
+            return ToolEffect(f"sent as {message.id} to {to}", appends, stored=["text"])
 
         call = {"to": name, "broadcast": broadcast, "topic": topic, "text": text, "type": type}
         return await self._once("send_message", call, effect)
+
+    async def _compose(self, text: str, **more: Any) -> tuple[Message, list[Append]]:
+        received = await self._reacts_to()
+        outgoing = await self._bus.compose(self._agent, text, run=self._run, received=received, **more)
+        appends = await outgoing.appends()  # which finds the recipients of its message
+        return outgoing.message, appends
 
     async def _recipient(self, to: str) -> str:
         """The agent that `to` names: in a run, by its own name or that of its task; else any that ever ran."""
@@ -266,7 +261,6 @@ class AgentTools:
         return found or ToolReply("no messages")
 
     async def _unread(self) -> list[Waiting]:
-        """The messages that the agent has not acknowledged, as many as are returned at once."""
         found: list[Waiting] = []
         chars = 0
         now_us = self._clock.now_us()
@@ -343,7 +337,22 @@ class AgentTools:
         effect = ToolEffect("", [Append(inbox(run.id), [asked])])
         key = Key(f"tools/{self._agent}/{id}", fingerprint(id))
         recorded = await self._once("ask_person", {"id": id, "question": question}, effect, key=key)
-        look = _AnswerReader(self._journal, run, id).look
+        given_s, loop = 0.0, asyncio.get_running_loop()
+
+        async def look() -> str | None:
+            """The answer that the engine has recorded, or one in the inbox that it would have recorded by now."""
+            nonlocal given_s
+            async for record in self._journal.read(runs.stream(run.id), after=run.version):
+                run.apply(record.event)
+            pending = await pending_of(self._journal, run)
+            known = pending.questions.get(id)
+            if known is None or known.answer is None:
+                return None
+            given_s = given_s or loop.time()
+            if id in pending.unrecorded and loop.time() - given_s < NO_ENGINE_S:
+                return None
+            return f"Answer ({known.answered_by or 'person'}): {known.answer}"
+
         answer = await self._look_until(look, f"waiting for a person to answer {id}", wait_s, NO_ENGINE_S, on_wait)
         if answer is None:
             return recorded._replace(text=LATER.format(id=id))
@@ -470,39 +479,3 @@ def question_id(question: str) -> str:
     words = "".join(each if each.isalnum() else " " for each in question.casefold()).split()
     plain = " ".join(words) or question.strip()
     return f"q-{hashlib.sha256(plain.encode()).hexdigest()[:12]}"
-
-
-class _AnswerReader:
-    """Reads on in a run and its inbox until a question is answered."""
-
-    def __init__(self, journal: Journal, run: Run, id: str) -> None:
-        self._journal = journal
-        self._run = run
-        self._id = id
-        self._cursors = {runs.stream(run.id): run.version, inbox(run.id): run.inbox_cursor}
-        self._given: str | None = None
-        self._given_s = 0.0
-
-    async def look(self) -> str | None:
-        """The answer, if it counts by now."""
-        known = self._run.questions.get(self._id)
-        if known is not None and known.answer is not None:
-            return _answer(known.answer, known.answered_by)
-        async for recorded in self._answers(runs.stream(self._run.id)):
-            return recorded
-        now_s = asyncio.get_running_loop().time()
-        async for given in self._answers(inbox(self._run.id)):
-            if self._given is None:  # the first one counts, here as for the engine
-                self._given, self._given_s = given, now_s
-        return self._given if self._given is not None and now_s - self._given_s >= NO_ENGINE_S else None
-
-    async def _answers(self, stream: str) -> AsyncIterator[str]:
-        async for record in self._journal.read(stream, after=self._cursors[stream]):
-            self._cursors[stream] = record.version
-            match record.event:
-                case QuestionAnswered(id=self._id, answer=answer, by=by):
-                    yield _answer(answer, by)
-
-
-def _answer(answer: str, by: str) -> str:
-    return f"Answer ({by or 'person'}): {answer}"

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from maos import settings
 from maos.errors import InvalidInput
 from maos.model.plan import Plan
 
@@ -25,8 +26,6 @@ PERMISSIONS = ("ask", "edits", "deny")
 BYTES_MAX = 1 << 20
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)")
-_SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
 class AgentType(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -55,10 +54,10 @@ class BadAgentType(InvalidInput):
         super().__init__(f"{path}, line {line}: {what}", hint=hint or "fix the file, or move it away")
 
 
-def known(project: Path, config: Path) -> dict[str, AgentType]:
+def known(project: Path, config: Path | None = None) -> dict[str, AgentType]:
     """All types that can be used in a project: its own, the user's (in `agents` below `config`), and ours."""
     found: dict[str, AgentType] = {}
-    for folder in (SHIPPED, config / "agents", project / FOLDER):
+    for folder in (SHIPPED, (config or settings.config_folder()) / "agents", project / FOLDER):
         for path in sorted(folder.glob("*.md")):
             each = read(path)
             found[each.name] = each
@@ -79,15 +78,15 @@ def read(path: Path) -> AgentType:
 def parse(text: str, *, name: str, source: str) -> AgentType:
     """The type that a text describes; `name` is what it is called unless it says so itself."""
     lines = text.splitlines()
-    settings: dict[str, Any] = {}
+    said: dict[str, Any] = {}
     body = text
     if lines and lines[0].rstrip() == "---":
         end = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), 0)
         if not end:
             raise BadAgentType(source, 1, "the settings have no end", "end them with a line of ---")
-        settings = _settings(lines[1:end], source)
+        said = _settings(lines[1:end], source)
         body = "\n".join(lines[end + 1 :])
-    made = AgentType(**{"name": name, **settings, "instructions": body.strip(), "source": source})
+    made = AgentType(**{"name": name, **said, "instructions": body.strip(), "source": source})
     if not _NAME.fullmatch(made.name):
         raise BadAgentType(source, 1, f"{made.name!r} cannot name a type of agent", "up to 40 letters, digits, - and _")
     return made
@@ -95,11 +94,7 @@ def parse(text: str, *, name: str, source: str) -> AgentType:
 
 def kinds(plan: Plan, options: Mapping[str, Any]) -> dict[str, str]:
     """What kind of agent does each task."""
-    found = {}
-    for task in plan.tasks:
-        role = of_task(options, task.agent)
-        found[task.name] = task.kind or ("shell" if task.command else role.kind or str(options.get("kind", "")))
-    return found
+    return {task.name: kind_of(options, msgspec.to_builtins(task)) for task in plan.tasks}
 
 
 def to_data(plan: Plan, types: Mapping[str, AgentType]) -> dict[str, Any]:
@@ -123,9 +118,6 @@ def kind_of(options: Mapping[str, Any], task: Mapping[str, Any]) -> str:
     return of_task(options, task.get("agent", "")).kind or str(options.get("kind", ""))
 
 
-# --- settings ----------------------------------------------------------------------------------------------------
-
-
 def _settings(lines: Sequence[str], source: str) -> dict[str, Any]:
     """`key: value` for each line; a list is `[a, b]`, `a, b` or lines with `- a` below its key."""
     found: dict[str, Any] = {}
@@ -142,17 +134,16 @@ def _settings(lines: Sequence[str], source: str) -> dict[str, Any]:
         key, value = key.strip(), value.strip()
         if not colon or line[0].isspace():
             raise BadAgentType(source, number, f"{line.strip()!r} is no setting", "a setting is `key: value`")
-        if key not in _READERS:
-            close = difflib.get_close_matches(key, _READERS, n=1)
-            also = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(_READERS)}"
+        if key not in _SETTINGS:
+            close = difflib.get_close_matches(key, _SETTINGS, n=1)
+            also = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(_SETTINGS)}"
             raise BadAgentType(source, number, f"there is no setting {key!r}", also)
-        field, reader = _READERS[key]
+        field, form, convert, wrong = _SETTINGS[key]
         if field in found:
             raise BadAgentType(source, number, f"{key} is set twice")
-        try:
-            found[field] = reader(value)
-        except ValueError as error:
-            raise BadAgentType(source, number, f"{key}: {error}") from None
+        if not re.fullmatch(form, value):
+            raise BadAgentType(source, number, f"{key}: {value!r} is {wrong}")
+        found[field] = convert(value)
         open_list = field if field == "tools" and not value else ""
     return found
 
@@ -168,40 +159,21 @@ def _list(text: str) -> list[str]:
     return [part for part in parts if part]
 
 
-def _duration_s(text: str) -> float:
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r} is not a duration; it looks like 90s, 20m or 2h")
-    return float(match[1]) * _SECONDS[match[2]]
+def _seconds(text: str) -> float:
+    return float(text[:-1]) * {"s": 1, "m": 60, "h": 3600}[text[-1]]
 
 
-def _amount(text: str) -> float:
-    if not re.fullmatch(r"\d+(\.\d+)?", text):
-        raise ValueError(f"{text!r} is not an amount; it looks like 2 or 0.50")
-    return float(text)
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise ValueError(f"{text!r} is not a number")
-    return int(text)
-
-
-def _permission(text: str) -> str:
-    if text not in PERMISSIONS:
-        raise ValueError(f"{text!r} is none of {', '.join(PERMISSIONS)}")
-    return text
-
-
-_READERS: dict[str, tuple[str, Any]] = {
-    "name": ("name", _unquoted),
-    "description": ("description", _unquoted),
-    "kind": ("kind", _unquoted),
-    "model": ("model", _unquoted),
-    "tools": ("tools", _list),
-    "permission": ("permission", _permission),
-    "time_limit": ("time_limit_s", _duration_s),
-    "budget_usd": ("budget_usd", _amount),
-    "tokens_max": ("tokens_max", _count),
-    "turns_max": ("turns_max", _count),
+_NUMBER = r"[0-9]+(\.[0-9]+)?"
+_SETTINGS: dict[str, tuple[str, str, Callable[[str], Any], str]] = {
+    "name": ("name", ".*", _unquoted, ""),
+    "description": ("description", ".*", _unquoted, ""),
+    "kind": ("kind", ".*", _unquoted, ""),
+    "model": ("model", ".*", _unquoted, ""),
+    "tools": ("tools", ".*", _list, ""),
+    "permission": ("permission", "|".join(PERMISSIONS), str, f"none of {', '.join(PERMISSIONS)}"),
+    "time_limit": ("time_limit_s", rf"{_NUMBER}\s*[smh]", _seconds, "not a duration; it looks like 90s, 20m or 2h"),
+    "budget_usd": ("budget_usd", _NUMBER, float, "not an amount; it looks like 2 or 0.50"),
+    "tokens_max": ("tokens_max", "[0-9]{1,9}", int, "not a number"),
+    "turns_max": ("turns_max", "[0-9]{1,9}", int, "not a number"),
 }
+"""For each key: the field, the form of its value, how that is read, and what is said of a value in another form."""

@@ -43,10 +43,6 @@ class Budget(NamedTuple):
             tokens / self.tokens if self.tokens else 0.0,
         )
 
-    def reached(self, run: Run) -> str:
-        """Which limit of a run was reached by what is recorded; nothing when none was."""
-        return self.exceeded(run.cost_usd, run.tokens)
-
     def exceeded(self, cost_usd: float, tokens: int) -> str:
         """Which limit was reached; nothing when none was."""
         if self.cost_usd and cost_usd >= self.cost_usd:
@@ -71,25 +67,23 @@ class Budget(NamedTuple):
         return WARNING.format(percent=int(WARN_AT * 100), whose=whose, limits=", ".join(parts))
 
 
+def is_at_limit(run: Run) -> bool:
+    """Whether a run is paused because it has reached a limit of its budget."""
+    budget = Budget.of(run.options)
+    return run.status == "paused" and run.why in (budget.exceeded(run.cost_usd, run.tokens), budget.time_is_up())
+
+
 class Meter:
     """How much of a budget is used up, while it is being used."""
 
     def __init__(self, budget: Budget, whose: str) -> None:
         self.budget = budget
-        self._whose = whose
+        self.warning = budget.warning(whose)
+        """What is said when most of it is used up."""
         self._began_s = time.monotonic()
         self._nearly = asyncio.Event()
-        self._spent = asyncio.Event()
-
-    @property
-    def warning(self) -> str:
-        """What is said when most of it is used up."""
-        return self.budget.warning(self._whose)
-
-    @property
-    def is_used_up(self) -> bool:
-        """Whether all the money or all the tokens are used up."""
-        return self._spent.is_set()
+        self.spent = asyncio.Event()
+        """Set when all the money or all the tokens are used up; the holder watches the time limit."""
 
     def note(self, cost_usd: float, tokens: int) -> None:
         """What was taken by now."""
@@ -97,7 +91,7 @@ class Meter:
         if used >= WARN_AT:
             self._nearly.set()
         if used >= 1:
-            self._spent.set()
+            self.spent.set()
 
     async def until_nearly_used_up(self) -> None:
         """Until most of it is, be it money, tokens or time."""
@@ -106,7 +100,3 @@ class Meter:
             left_s = max(0.0, WARN_AT * self.budget.time_s - (time.monotonic() - self._began_s))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._nearly.wait(), left_s)
-
-    async def until_used_up(self) -> None:
-        """Until all the money or all the tokens are used up; the holder watches the time limit."""
-        await self._spent.wait()

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from maos import workspaces
 from maos.clock import Clock
 from maos.engine import consent
-from maos.errors import InvalidInput, NotFound
+from maos.engine.attempts import Attempts
+from maos.errors import InvalidInput
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt
 from maos.model.events.commands import TasksRequested
@@ -22,9 +23,6 @@ from maos.model.run import Run, TaskState
 from maos.runs import agent_types
 from maos.travel.relocation import merged_work
 from maos.workspaces import Workspace
-
-if TYPE_CHECKING:
-    from maos.engine.attempts import Attempts
 
 REVIEWS = "ask"
 """What an agent that reviews may do unasked: nothing."""
@@ -89,9 +87,6 @@ def _of_task(run: Run, task: TaskState, newest: Mapping[str, Attempt]) -> Iterat
             yield Act(task.name, "review", str(run.options.get("kind", "")), (), gate.review, REVIEWS, ())
 
 
-# --- agreeing ---------------------------------------------------------------------------------------------------
-
-
 async def agree(journal: Journal, clock: Clock, attempts: Attempts, run: Run) -> dict[str, Any]:
     """Make the worktrees of a run that a person agrees to, and record it; the options that the run is resumed with.
 
@@ -102,12 +97,8 @@ async def agree(journal: Journal, clock: Clock, attempts: Attempts, run: Run) ->
         made = await merged_work(Path(run.folder), Workspace.from_data(kept), run.commit)
         options["workspace"] = made.to_data()
     for task in run.tasks.values():
-        if not task.status.is_done:
-            try:
-                history = await attempts.history(run.agent(task.name))
-            except NotFound:
-                continue  # it has not begun
-            await _of_agent(Path(run.folder), history, task.commit)
+        if not task.status.is_done and await attempts.newest(run.agent(task.name)):  # else it has not begun
+            await _of_agent(Path(run.folder), await attempts.history(run.agent(task.name)), task.commit)
     await consent.agree(journal, clock, run.id)
     return options
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
 
 from maos.bus.history import Bodies
 from maos.engine import questions
-from maos.engine.streams import ATTEMPT
+from maos.engine.streams import ATTEMPT, AttemptReader, RunReader
 from maos.errors import StoreUnavailable
 from maos.journal.journal import Journal, Record
 from maos.model import attempt as attempts
@@ -21,7 +20,7 @@ from maos.model.events.run import RunEvent
 from maos.model.message import Message, inbox
 from maos.model.question import Open
 from maos.model.run import Run, agent_name, stream
-from maos.model.run_status import PendingCommands
+from maos.model.run_status import PendingCommands, agents_of
 from maos.model.tool_calls import stream as tools_stream
 
 CATCH_UP_S = 5.0
@@ -47,8 +46,6 @@ class MessageUpdate(NamedTuple):
     """An agent or a person told others something."""
 
     message: Message
-    data: Mapping[str, Any]
-    """As it is recorded."""
 
 
 class CommandArrived(NamedTuple):
@@ -61,25 +58,22 @@ class CommandArrived(NamedTuple):
 Update = RunUpdate | AgentOutput | MessageUpdate | CommandArrived
 
 
-class Reader(Protocol):
-    """Runs, as `RunViews` reads them."""
-
-    async def get(self, id: str) -> Run:
-        """A run by its id."""
-        ...
-
-    async def at_work(self, run: Run) -> dict[str, Attempt]:
-        """The newest attempt of each agent that works on a run."""
-        ...
+async def at_work(attempts: AttemptReader, run: Run) -> dict[str, Attempt]:
+    """The newest attempt of each agent that works on a run, or did when the run was paused."""
+    found = {}
+    for task in run.tasks.values() if run.is_open else ():
+        for agent in agents_of(run, task):
+            if attempt := await attempts.newest(agent):  # else it is recorded as begun, and not begun yet
+                found[agent] = attempt
+    return found
 
 
 class RunFeed:
     """One run, followed from now on, or from its beginning. Use it with `async with`, and iterate over it."""
 
-    def __init__(self, journal: Journal, runs: Reader, id: str, *, from_start: bool = False) -> None:
+    def __init__(self, journal: Journal, id: str, *, from_start: bool = False) -> None:
         self._journal = journal
         self._bodies = Bodies(journal)
-        self._runs = runs
         self._id = id
         self._from_start = from_start
         self._after = 0
@@ -92,19 +86,22 @@ class RunFeed:
     async def __aenter__(self) -> RunFeed:
         if not self._from_start:
             self._after = await self._journal.head()
-            self.run = await self._runs.get(self._id)  # after the head: what is read twice is applied once
-            self.attempts = await self._runs.at_work(self.run)
+            self.run = await RunReader(self._journal).get(
+                self._id
+            )  # after the head: what is read twice is applied once
+            self.attempts = await at_work(AttemptReader(self._journal), self.run)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         pass
 
     @property
     def questions(self) -> list[Open]:
         """What the run and its agents ask a person by now, the oldest first."""
-        return open_questions(self.run, list(self.attempts.values()))
+        found = questions.of_run(self.run, PendingCommands(questions=self.run.questions))
+        for each in self.attempts.values():
+            found += questions.of_attempt(each)
+        return sorted(found, key=lambda each: each.asked_us)
 
     async def __aiter__(self) -> AsyncIterator[Update]:
         """Updates as they are recorded. While the store is away, this waits until it is back."""
@@ -140,21 +137,17 @@ class RunFeed:
     async def _update(self, record: Record) -> Update | None:
         agents = agent_name(self._id, "")
         if record.stream == stream(self._id):
-            return self._of_run(record)
+            if record.version != self.run.version + 1:
+                return None
+            self.run.apply(record.event)
+            return RunUpdate(self.run, [record.event])
         if record.stream.startswith(attempts.stream(agents)):
             return await self._of_agent(record)
         if record.stream == message.history(self._id):
-            said = await self._bodies.message(record)
-            return MessageUpdate(said, said.data)
+            return MessageUpdate(await self._bodies.message(record))
         if record.stream == inbox(self._id) or record.stream.startswith((inbox(agents), tools_stream(agents))):
             return CommandArrived(record.stream, record.type)
         return None
-
-    def _of_run(self, record: Record) -> Update | None:
-        if record.version != self.run.version + 1:
-            return None
-        self.run.apply(record.event)
-        return RunUpdate(self.run, [record.event])
 
     async def _of_agent(self, record: Record) -> Update:
         id = record.stream.removeprefix(attempts.stream(""))
@@ -167,11 +160,3 @@ class RunFeed:
         if record.version == known.version + 1:
             known.apply(record.event)
         return AgentOutput(known, record.event.facts if isinstance(record.event, AttemptOutput) else ())
-
-
-def open_questions(run: Run, attempts: Sequence[Attempt]) -> list[Open]:
-    """What a run and its agents ask a person, as far as is recorded, the oldest first."""
-    found = questions.of_run(run, PendingCommands(questions=run.questions))
-    for each in attempts:
-        found += questions.of_attempt(each)
-    return sorted(found, key=lambda each: each.asked_us)

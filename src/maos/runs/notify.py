@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from maos.clock import Clock, SystemClock
+from maos.clock import Clock
 from maos.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
 from maos.faults import crash_point
 from maos.journal.journal import Journal
@@ -25,7 +25,7 @@ from maos.model.failure import ASK, TABLE
 from maos.model.notice import RunNotices, stream
 from maos.model.run import Question, Run
 from maos.model.run_status import permissions
-from maos.runs.budgets import Budget
+from maos.runs.budgets import is_at_limit
 
 PAUSES_S = (1.0, 5.0, 15.0)
 """Between one try and the next."""
@@ -76,6 +76,20 @@ def send(address: Address, title: str, body: str) -> str:
     return without_address(re.sub(r"^[\d:,.\- ]*\w* - ", "", text), address.url) or "it was not taken"
 
 
+class Tested(NamedTuple):
+    """Whether an address takes notices."""
+
+    address: str
+    sent: bool
+    why: str | None
+
+
+def test(address: Address) -> Tested:
+    """Send a test to an address. Waits for the network."""
+    why = send(address, "maos: a test", "If you can read this, maos can tell you when a run needs you.")
+    return Tested(address.name, not why, why or None)
+
+
 def without_address(text: str, url: str) -> str:
     """A text with nothing of an address in it that could be a secret."""
     parts = {part for each in (url, unquote(url)) for part in re.split(r"[/:@?&=#,\s]+", each)}
@@ -96,26 +110,20 @@ async def load(journal: Journal, run: str) -> RunNotices:
 class Notifier:
     """Tells about one run, for the engine that executes it."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        run: str,
-        to: Sequence[Address],
-        *,
-        tell: Tell,
-        clock: Clock | None = None,
-        pauses_s: Sequence[float] = PAUSES_S,
-    ) -> None:
+    def __init__(self, journal: Journal, clock: Clock, run: str, to: Sequence[Address], *, tell: Tell) -> None:
         self._journal = journal
+        self._clock = clock
         self._run = run
         self.to = list(to)
         self._tell = tell
-        self._clock = clock or SystemClock()
-        self._pauses_s = pauses_s
+        self._addresses = len(self.to)
+        """How many there were so far."""
         self._known = RunNotices()
-        self._todo: dict[str, asyncio.Queue[NoticePlanned]] = {}
-        self._senders: list[asyncio.Task[None]] = []
-        self._recording: asyncio.Queue[NoticePlanned] = asyncio.Queue()
+        self._is_open = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """An address gets one notice after the other, in the order in which they are planned."""
+        self._planning = asyncio.Lock()
         self._closing = asyncio.Event()
         self._writing = asyncio.Lock()
 
@@ -127,9 +135,7 @@ class Notifier:
         for notice, address in self._known.unknown():
             await self._record(NoticeUnknown(id=notice.id, address=address, at_us=self._clock.now_us()))
             self._tell(f"unknown whether this was sent to address {address}: {notice.title}")
-        for each in self.to:
-            self._begin(each)
-        self._senders.append(asyncio.create_task(self._record_all()))
+        self._is_open = True
         if run is not None:
             for question in run.open_questions:
                 self._asked(run, question)
@@ -137,50 +143,35 @@ class Notifier:
             for asked in permissions(attempt):
                 self._wanted(attempt, asked)
 
-    def _begin(self, address: Address) -> None:
-        self._todo[address.name] = asyncio.Queue()
-        self._senders.append(asyncio.create_task(self._send_all(address)))
-
     async def readdress(self, to: Sequence[Address]) -> None:
         """Tell these from now on; those that are told no more still get what was to be told them."""
         known = {each.url: each for each in self.to}
         for each in to:
             if each.url not in known:
-                number = len(self._todo) + len(known.keys() - {other.url for other in self.to}) + 1
-                known[each.url] = each._replace(name=f"{number} ({_scheme(each.url)})")
+                self._addresses += 1
+                known[each.url] = each._replace(name=f"{self._addresses} ({_scheme(each.url)})")
         self.to = [known[each.url] for each in to]
-        if self._closing.is_set():
-            return
-        if not self._senders:
+        if not self._is_open and not self._closing.is_set():
             await self.open()
-        for each in self.to:
-            if each.name not in self._todo:
-                self._begin(each)
 
     async def close(self) -> None:
         """Send what is left, for a while; unknown is what had no answer by then."""
-        if not self._senders:
-            return
+        self._is_open = False
         self._closing.set()
-        until_s = time.monotonic() + CLOSE_S
         try:
-            for queue in (self._recording, *self._todo.values()):
-                async with asyncio.timeout(max(0.1, until_s - time.monotonic())):
-                    await queue.join()
-        except TimeoutError:
-            for notice, address in self._known.unknown():
-                self._tell(f"unknown whether this was sent to address {address}: {notice.title}")
+            if self._tasks and (await asyncio.wait(self._tasks, timeout=CLOSE_S))[1]:
+                for notice, address in self._known.unknown():
+                    self._tell(f"unknown whether this was sent to address {address}: {notice.title}")
         finally:
-            senders, self._senders = self._senders, []
-            for each in senders:
+            for each in self._tasks:
                 each.cancel()
-            await asyncio.gather(*senders, return_exceptions=True)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # --- what is worth telling -------------------------------------------------------------------------------
 
     def changed(self, run: Run, events: Sequence[RunEvent]) -> None:
         """Something was recorded of the run."""
-        if not self._senders:
+        if not self._is_open:
             return
         for event in events:
             match event:
@@ -190,10 +181,7 @@ class Notifier:
                     known = TABLE[event.failure]
                     body = f"{known.meaning}. {event.why}\n{known.hint}\nmaos resume {run.id}"
                     self._plan(f"blocked/{event.task}/{event.at_us}", "blocked", f"{event.task} needs you", body)
-                case RunPaused() if run.why in (
-                    Budget.of(run.options).reached(run),
-                    Budget.of(run.options).time_is_up(),
-                ):
+                case RunPaused() if is_at_limit(run):
                     self._plan(f"budget/{event.at_us}", "budget", f"paused: {run.why}", f"maos resume {run.id}")
                 case RunEnded():
                     said = f"{event.status}, {run.done} of {len(run.tasks)} tasks done"
@@ -202,7 +190,7 @@ class Notifier:
 
     def heard(self, attempt: Attempt, facts: Sequence[Fact]) -> None:
         """Something was recorded of an agent."""
-        if not self._senders:
+        if not self._is_open:
             return
         for fact in facts:
             if isinstance(fact, PermissionRequested):
@@ -222,44 +210,43 @@ class Notifier:
         self._plan(f"question/{question.id}", "question", title, body)
 
     def _plan(self, id: str, what: str, title: str, body: str) -> None:
-        self._recording.put_nowait(
-            NoticePlanned(
-                id=id,
-                what=what,
-                title=f"maos {self._run}: {title}",
-                body=body[:TEXT_CHARS_MAX],
-                addresses=[each.name for each in self.to],
-                at_us=self._clock.now_us(),
-            )
+        planned = NoticePlanned(
+            id=id,
+            what=what,
+            title=f"maos {self._run}: {title}",
+            body=body[:TEXT_CHARS_MAX],
+            addresses=[each.name for each in self.to],
+            at_us=self._clock.now_us(),
         )
+        task = asyncio.create_task(self._send_all(planned))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # --- recording and sending -------------------------------------------------------------------------------
 
-    async def _record_all(self) -> None:
-        while True:
-            notice = await self._recording.get()
-            if notice.id not in self._known.by_id and await self._record(notice):
-                for each in self.to:
-                    self._todo[each.name].put_nowait(notice)
-            self._recording.task_done()
-
-    async def _send_all(self, address: Address) -> None:
-        queue = self._todo[address.name]
-        while True:
-            notice = await queue.get()
-            await self._send(notice, address)
-            queue.task_done()
+    async def _send_all(self, notice: NoticePlanned) -> None:
+        async with self._planning:
+            if notice.id in self._known.by_id or not await self._record(notice):
+                return
+        await asyncio.gather(*(self._send(notice, each) for each in self.to))
 
     async def _send(self, notice: NoticePlanned, address: Address) -> None:
-        why = ""
-        for pause_s in (*self._pauses_s, None):
+        async with self._turns[address.name]:
+            why = await self._tried(notice, address)
+            now_us = self._clock.now_us()
+            if not why:
+                await self._record(NoticeSent(id=notice.id, address=address.name, at_us=now_us))
+                return
+            await self._record(NoticeFailed(id=notice.id, address=address.name, why=why, at_us=now_us))
+            self._tell(f"address {address.name} was not told that {notice.title}: {why}")
+
+    async def _tried(self, notice: NoticePlanned, address: Address) -> str:
+        """Send a notice, with some tries; what went wrong with the last one, or nothing."""
+        for pause_s in (*PAUSES_S, None):
             crash_point("notify:before send")
             why = await asyncio.to_thread(send, address, notice.title, notice.body)
             crash_point("notify:after send")
-            if not why:
-                await self._record(NoticeSent(id=notice.id, address=address.name, at_us=self._clock.now_us()))
-                return
-            if pause_s is None or self._closing.is_set():
+            if not why or pause_s is None or self._closing.is_set():
                 break
             self._tell(f"address {address.name} could not be told that {notice.title} ({why}); it is tried again")
             try:
@@ -267,9 +254,7 @@ class Notifier:
                     await self._closing.wait()
             except TimeoutError:
                 pass
-        failed = NoticeFailed(id=notice.id, address=address.name, why=why, at_us=self._clock.now_us())
-        await self._record(failed)
-        self._tell(f"address {address.name} was not told that {notice.title}: {why}")
+        return why
 
     async def _record(self, event: NoticePlanned | NoticeOutcome) -> bool:
         """Write it down; False if it is there already. While the store is away, this waits: nothing else does."""

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from maos.bus.bus import Bus
 from maos.clock import Clock
 from maos.engine import checkpoints, ownership, questions
 from maos.engine import consent as consents
+from maos.engine.attempts import Attempts
 from maos.engine.ownership import Held
 from maos.engine.streams import new_id as new_id
 from maos.engine.streams import own_run
 from maos.errors import InvalidInput, NotFound
 from maos.journal.journal import Append, Journal
 from maos.model import status
+from maos.model.cleanup import PERMANENT
 from maos.model.events.commands import (
     CancelRequested,
     Command,
@@ -30,28 +33,19 @@ from maos.model.events.commands import (
     TasksRequested,
     WakeRequested,
 )
-from maos.model.events.run import (
-    QuestionAsked,
-    RunEnded,
-    RunPlanned,
-    RunRemoved,
-)
+from maos.model.events.records import PinAdded, PinRemoved
+from maos.model.events.run import QuestionAsked, RunEnded, RunPlanned, RunRemoved
 from maos.model.message import PERSON, inbox
 from maos.model.plan import Plan
 from maos.model.run import Run, TaskState
 from maos.model.run_status import agents_of
 from maos.model.status import RunStatus
 from maos.runs import cleanup
-from maos.runs.cleanup import Cleanup, Removal
-from maos.runs.commands import CommandHandler
-from maos.runs.outcomes import Outcome, outcome_of, what_follows
+from maos.runs.cleanup import Cleaner, Cleanup, Removal
+from maos.runs.decisions import CommandHandler, Outcome, outcome_of, what_follows
 from maos.runs.plan_input import with_more
 from maos.runs.status import RunViews, is_executing
 from maos.store.contract import Key
-
-if TYPE_CHECKING:
-    from maos.bus.bus import Bus
-    from maos.engine.attempts import Attempts
 
 GRACE_S = 10.0
 """How long agents have to end by themselves when their run is paused or cancelled."""
@@ -63,6 +57,7 @@ class RunOperations(RunViews):
     def __init__(self, journal: Journal, clock: Clock, attempts: Attempts, bus: Bus) -> None:
         super().__init__(journal, clock, attempts)
         self._bus = bus
+        self._cleaner = Cleaner(clock, self, attempts)
 
     # --- pausing and ending ----------------------------------------------------------------------------------
 
@@ -127,7 +122,6 @@ class RunOperations(RunViews):
         return run
 
     async def _cancel_unattended(self, run: Run, why: str) -> None:
-        """End a run that no engine executes, and its agents."""
         async with own_run(self._journal, self._clock, run) as recorder:
             await self._attempts.end_all(run.id, GRACE_S)
             at_us = self._clock.now_us()
@@ -222,9 +216,8 @@ class RunOperations(RunViews):
 
     async def _ended(self, agent: str) -> Outcome | None:
         """Stop an agent that no engine attends to; what its newest attempt came to."""
-        try:
-            attempt = await self._attempts.get(agent)
-        except NotFound:
+        attempt = await self._attempts.newest(agent)
+        if attempt is None:
             return None  # it was not started yet
         await self._attempts.end(attempt, GRACE_S)
         return outcome_of(await self._attempts.get(agent))
@@ -249,7 +242,6 @@ class RunOperations(RunViews):
         await questions.answer(self._journal, self._clock, await self.get(id), question, answer, by=by)
 
     async def _request(self, id: str, command: Command) -> int:
-        """Put a command into the inbox of a run; its version there."""
         return (await self._journal.append(inbox(id), command)).version
 
     # --- housekeeping ----------------------------------------------------------------------------------------
@@ -269,20 +261,26 @@ class RunOperations(RunViews):
         if is_executing(run) or any(each.is_open for each in (await self.at_work(run)).values()):
             raise InvalidInput(f"{run.id} is being executed", hint=f"`maos cancel {run.id}` ends it")
         if dry_run:
-            return await cleanup.removal(self._attempts, run)
+            return await self._cleaner.removal(run)
         await self._check_claimable(run)
         async with own_run(self._journal, self._clock, run) as recorder:
-            removal = await cleanup.remove_run(self._journal, self._clock, self._attempts, run)
+            removal = await self._cleaner.remove_run(run)
             await recorder.append(RunRemoved(at_us=self._clock.now_us()))
         return removal
 
     async def keep(self, id: str, why: str = "") -> bool:
         """Have no cleanup ever remove anything of a run; False when that was so already."""
-        return await cleanup.set_permanent(self._journal, self._clock, await self.get(id), why)
+        if (await cleanup.permanent(self._journal)).get((await self.get(id)).id) == why:
+            return False
+        await self._journal.append(PERMANENT, PinAdded(run=id, why=why, at_us=self._clock.now_us()))
+        return True
 
     async def unkeep(self, id: str) -> bool:
         """Have cleanups treat a run like any other again; False when they did already."""
-        return await cleanup.unset_permanent(self._journal, self._clock, await self.get(id))
+        if (await self.get(id)).id not in await cleanup.permanent(self._journal):
+            return False
+        await self._journal.append(PERMANENT, PinRemoved(run=id, at_us=self._clock.now_us()))
+        return True
 
     async def clean_up(self, *, older_than_days: float | None = None, dry_run: bool = False) -> Cleanup:
         """Remove the worktrees of runs that were completed long ago: as the settings say, or than so many days."""
@@ -290,9 +288,7 @@ class RunOperations(RunViews):
         rule_of = cleanup.by_policy(self._attempts.settings.values.cleanup, now_us)
         if older_than_days is not None:
             rule_of = cleanup.older_than(older_than_days, now_us)
-        return await cleanup.cleanup(
-            self._journal, self._clock, self, self._attempts, rule_of, by="person", dry_run=dry_run
-        )
+        return await self._cleaner.clean_up(rule_of, by="person", dry_run=dry_run)
 
     async def save_interval_s(self, seconds: float | None = None) -> float:
         """How often the files of agents that run are saved; set for all engines on this journal if given."""

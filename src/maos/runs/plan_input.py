@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from maos import settings
 from maos.model.plan import BadPlan, Plan, Problem, Task, checked, from_data
 from maos.model.run import Run
 from maos.plans import parser, source
@@ -34,32 +33,27 @@ class ValidPlan(NamedTuple):
     parsed: ParsedPlan | None = None
     """The text that it is from."""
 
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What the text says about the whole run."""
+        return self.parsed.options if self.parsed else {}
+
 
 PlanInput = Plan | Source | Mapping[str, Any] | str | os.PathLike[str]
 """A plan: as it is, as text, as data in the form of a plan file, or the path of a file."""
 
 
-def validate(given: PlanInput, types: Mapping[str, AgentType]) -> ValidPlan:
-    """Check a plan and the types of agents that it names; BadPlan has everything that is wrong."""
-    plan, parsed = read_plan(given, types)
-    return ValidPlan(plan, types, parsed)
-
-
-def read_plan(given: PlanInput, agents: Collection[str] | None = None) -> tuple[Plan, ParsedPlan | None]:
-    """A plan that makes sense, and what it was read from."""
+def validate(given: PlanInput, types: Mapping[str, AgentType] | None = None) -> ValidPlan:
+    """Check a plan, and the types of agents that it names if they are given; BadPlan has everything that is wrong."""
+    known = types or {}
     if isinstance(given, Plan):
-        return from_data(msgspec.to_builtins(given), agents), None
+        return ValidPlan(from_data(msgspec.to_builtins(given), types), known)
     if isinstance(given, Mapping):
-        parsed = parser.parse_data(msgspec.to_builtins(given), agents)
+        parsed = parser.parse_data(msgspec.to_builtins(given), types)
     else:
         text = given if isinstance(given, Source) else source.load(given)
-        parsed = parser.parse(text, agents=agents)
-    return parsed.plan, parsed
-
-
-def types_in(folder: Path) -> dict[str, AgentType]:
-    """The types of agents that tasks in a folder can name."""
-    return agent_types.known(folder, settings.config_folder())
+        parsed = parser.parse(text, agents=types)
+    return ValidPlan(parsed.plan, known, parsed)
 
 
 def with_defaults(values: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,16 +74,6 @@ def with_defaults(values: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**defaults, **given, "budget": {**budget, **given.get("budget", {})}}
 
 
-def with_budget_of(run: Run, options: Mapping[str, Any]) -> dict[str, Any]:
-    """New options, with limits of the run that they do not name as they were."""
-    if "budget" not in options:
-        return dict(options)
-    return {**options, "budget": {**(run.options.get("budget") or {}), **options["budget"]}}
-
-
-# --- more tasks ----------------------------------------------------------------------------------------------------
-
-
 class Addition(NamedTuple):
     """Tasks that fit a run, and the options that the run needs for them."""
 
@@ -99,9 +83,8 @@ class Addition(NamedTuple):
 
 def known_types(run: Run) -> dict[str, AgentType]:
     """The types of agents that new tasks can name: those the run has recorded, and those there are now."""
-    recorded = run.options.get("agents") or {}
-    known = types_in(Path(run.folder))
-    return {**known, **{name: agent_types.of_task(run.options, name) for name in recorded}}
+    recorded = {name: agent_types.of_task(run.options, name) for name in run.options.get("agents") or {}}
+    return agent_types.known(Path(run.folder)) | recorded
 
 
 def addition(run: Run, texts: Sequence[str] = (), files: Sequence[ParsedPlan] = ()) -> Addition:
@@ -141,10 +124,8 @@ def more(run: Run, texts: Sequence[str]) -> Plan:
             name = f"more-{number}"
         taken.add(name)
         needed = [each for each in re.split(r"[,\s]+", needs) if each]
-        if run.options.get("kind") == "shell":
-            tasks.append(Task(name=name, task=said.strip(), command=["sh", "-c", said.strip()], needs=needed))
-        else:
-            tasks.append(Task(name=name, task=said.strip(), needs=needed))
+        command = ["sh", "-c", said.strip()] if run.options.get("kind") == "shell" else []
+        tasks.append(Task(name=name, task=said.strip(), command=command, needs=needed))
     return with_more(run, Plan(tasks=tasks))
 
 

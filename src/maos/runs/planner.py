@@ -11,11 +11,12 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from maos.engine.attempt_spec import TIME_LIMIT_S
+from maos.engine.attempts import Attempts, Running
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.model.attempt import Attempt
 from maos.model.failure import TABLE
@@ -24,14 +25,9 @@ from maos.plans import source
 from maos.plans.format import Priority
 from maos.runs.agent_types import AgentType
 
-if TYPE_CHECKING:
-    from maos.engine.attempts import Attempts, Running
-    from maos.engine.live import Listener
-
 TOOLS = ("Read", "Grep", "Glob")
 """What the planner may use: it looks, and changes nothing."""
 TASKS_MAX = 50
-REPAIRS_MAX = 1
 GRACE_S = 2.0
 
 PROMPT = """\
@@ -119,7 +115,6 @@ async def ask(
     model: str = "",
     types: Mapping[str, AgentType],
     time_limit_s: float = TIME_LIMIT_S,
-    listener: Listener | None = None,
 ) -> Plan:
     """A plan for a request, made by an agent; BadPlan if it is still wrong after the agent corrected it.
 
@@ -141,47 +136,36 @@ async def ask(
             tools_allowed=TOOLS,
             permission="deny",
             time_limit_s=time_limit_s,
-            listener=listener,
         )
-        return await _settled(attempts, await _answered(running), request, types, listener)
+        return await _settled(attempts, await _answered(running), request, types)
     if known.is_open:
-        taken_up = await attempts.adopt(agent, listener=listener)
+        taken_up = await attempts.adopt(agent)
         known = await attempts.get(agent) if taken_up is None else await _answered(taken_up)
     if known.failure:
-        known = await _answered(await attempts.resume(agent, listener=listener))
-    return await _settled(attempts, known, request, types, listener)
+        known = await _answered(await attempts.resume(agent))
+    return await _settled(attempts, known, request, types)
 
 
-async def revise(
-    attempts: Attempts,
-    change: str,
-    *,
-    run: str,
-    request: str,
-    types: Mapping[str, AgentType],
-    listener: Listener | None = None,
-) -> Plan:
+async def revise(attempts: Attempts, change: str, *, run: str, request: str, types: Mapping[str, AgentType]) -> Plan:
     """Another plan by the agent that made the one of a run, as a person wants it changed; BadPlan as of `ask`."""
-    running = await attempts.resume(planner_of(run), task=REVISE.format(change=change), listener=listener)
-    return await _settled(attempts, await _answered(running), request, types, listener)
+    running = await attempts.resume(planner_of(run), task=REVISE.format(change=change))
+    return await _settled(attempts, await _answered(running), request, types)
 
 
-async def _settled(
-    attempts: Attempts, attempt: Attempt, request: str, types: Mapping[str, AgentType], listener: Listener | None
-) -> Plan:
-    """The plan in what an agent answered, corrected by it if need be."""
-    for repairs in range(REPAIRS_MAX + 1):
-        if attempt.failure:
-            raise PlanningFailed(attempt)
-        try:
-            return understand(attempt.result or attempt.last_text, request, types)
-        except BadPlan as error:
-            if repairs == REPAIRS_MAX:
-                raise
-            problems = "\n".join(f"- {each}" for each in error.problems)
-            running = await attempts.resume(attempt.agent, task=REPAIR.format(problems=problems), listener=listener)
-            attempt = await _answered(running)
-    raise AssertionError("the loop returns or raises")
+async def _settled(attempts: Attempts, attempt: Attempt, request: str, types: Mapping[str, AgentType]) -> Plan:
+    """The plan in what an agent answered; what is wrong with it, the agent may correct once."""
+    try:
+        return understand(_answer_of(attempt), request, types)
+    except BadPlan as error:
+        problems = "\n".join(f"- {each}" for each in error.problems)
+        running = await attempts.resume(attempt.agent, task=REPAIR.format(problems=problems))
+        return understand(_answer_of(await _answered(running)), request, types)
+
+
+def _answer_of(attempt: Attempt) -> str:
+    if attempt.failure:
+        raise PlanningFailed(attempt)
+    return attempt.result or attempt.last_text
 
 
 async def _answered(running: Running) -> Attempt:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+from maos.bus.bus import Bus
 from maos.clock import MICROSECONDS, Clock
 from maos.engine.recorder import Recorder
 from maos.journal.codec import Event
@@ -38,41 +39,15 @@ from maos.model.events.run import (
 )
 from maos.model.run import Run, TaskState
 from maos.model.status import RunStatus, TaskStatus
-from maos.runs import agent_types, commands, outcomes
+from maos.runs import agent_types, decisions
 from maos.runs.budgets import Budget
-from maos.runs.outcomes import Outcome as Outcome
-from maos.runs.outcomes import what_follows
-
-if TYPE_CHECKING:
-    from maos.bus.bus import Bus
+from maos.runs.decisions import Outcome, what_follows
+from maos.runs.worker import AgentWorker
 
 STAGGER_S = 2.0
 """Between the agents that wake up after a rate limit, so that they do not run into the next one together."""
 
 Listener = Callable[[Run, Sequence[RunEvent]], None]
-
-
-class Worker(Protocol):
-    """Does the tasks of a run."""
-
-    async def work(self, run: Run, task: TaskState) -> Outcome:
-        """Begin a task that is recorded as started, or resume it; returns when this attempt has ended.
-
-        A task without gates is then completed; for one with gates, `complete` is called when it has passed them.
-        """
-        ...
-
-    async def check(self, run: Run, task: TaskState) -> Outcome:
-        """Let the task's next gate, a command or a reviewer, look at its work."""
-        ...
-
-    async def complete(self, run: Run, task: TaskState) -> Outcome:
-        """Bring the work of a task that has passed all its gates together with that of the others."""
-        ...
-
-    async def stop(self, run: Run, task: TaskState) -> None:
-        """Have a task stopped; its `work` then returns."""
-        ...
 
 
 class Scheduler:
@@ -81,7 +56,7 @@ class Scheduler:
     def __init__(
         self,
         recorder: Recorder[Run],
-        worker: Worker,
+        worker: AgentWorker,
         clock: Clock,
         *,
         bus: Bus,
@@ -109,7 +84,7 @@ class Scheduler:
         """Commands, with their versions in the inbox."""
         self._inbox_version = recorder.fold.inbox_cursor
         self._mailbox = bus.mailbox
-        self._handler = commands.CommandHandler(bus)
+        self._handler = decisions.CommandHandler(bus)
         self._expiring: list[tuple[int, str]] = []
         self._pausing = ""
         self._is_cancelled = False
@@ -201,7 +176,8 @@ class Scheduler:
             return
         if not self._pausing and self.run.done < len(self.run.tasks):
             is_late = self._until_us and now_us >= self._until_us
-            self._pausing = self._budget.time_is_up() if is_late else self._budget.reached(self.run)
+            spent = self._budget.exceeded(self.run.cost_usd, self.run.tokens)
+            self._pausing = self._budget.time_is_up() if is_late else spent
         if self._pausing:
             if not self._tasks:
                 self._record(self._stop(now_us))
@@ -211,7 +187,6 @@ class Scheduler:
             self._record(self._ending(now_us))
 
     def _begin(self, now_us: int) -> int:
-        """Begin as many tasks as may be at work, the most important first."""
         while self._later and self._later[0][0] <= now_us:
             name = heapq.heappop(self._later)[2]
             if self.run.tasks[name].status == TaskStatus.GATED and name not in self._tasks:
@@ -235,7 +210,6 @@ class Scheduler:
         self._events.append(event)
 
     def _handle(self, command: Any, version: int, now_us: int) -> None:
-        """Apply a command of a person or an agent."""
         if isinstance(command, PauseRequested) or (isinstance(command, CancelRequested) and not command.task):
             self._pausing = command.why or "asked"
             self._is_cancelled = self._is_cancelled or isinstance(command, CancelRequested)
@@ -267,7 +241,7 @@ class Scheduler:
         if outcome.is_limited:
             until_us, kind = outcome.until_us(now_us), self._kind(task)
             self._record(RunHibernated(kind=kind, until_us=until_us, why=outcome.message, at_us=now_us))
-        event = what_follows(task, outcome, now_us, resolve=outcomes.first_resolution(self.run, task, outcome))
+        event = what_follows(task, outcome, now_us, resolve=decisions.first_resolution(self.run, task, outcome))
         self._record(event)
         match event:
             case TaskFinished() | TaskSkipped():
@@ -282,7 +256,6 @@ class Scheduler:
                 self._enqueue(task)
 
     def _watch_expiry(self, id: str) -> None:
-        """Remember when a question answers itself."""
         question = self.run.questions[id]
         if question.default is not None and question.expires_us and question.answer is None:
             heapq.heappush(self._expiring, (question.expires_us, id))
@@ -292,7 +265,7 @@ class Scheduler:
         while self._expiring and self._expiring[0][0] <= now_us:
             question = self.run.questions[heapq.heappop(self._expiring)[1]]
             if question.answer is None and question.default is not None:
-                answered = QuestionAnswered(id=question.id, answer=question.default, by=commands.DEFAULT, at_us=now_us)
+                answered = QuestionAnswered(id=question.id, answer=question.default, by=decisions.DEFAULT, at_us=now_us)
                 self._handle(answered, self._inbox_version, now_us)
 
     def _waits_for_a_person(self) -> bool:
@@ -342,7 +315,7 @@ class Scheduler:
 
     def _kind(self, task: TaskState) -> str:
         """Whose limits count for what a task needs next: those of its agent, or of the one that reviews it."""
-        if task.status != TaskStatus.GATED or task.resolve == outcomes.BY_TASK_AGENT:
+        if task.status != TaskStatus.GATED or task.resolve == decisions.BY_TASK_AGENT:
             return agent_types.kind_of(self.run.options, task.plan)
         gates = task.plan.get("gates", ())
         is_review = task.gate < len(gates) and gates[task.gate].get("review")
@@ -373,11 +346,11 @@ class Scheduler:
         gates = task.plan.get("gates", ())
         if task.status == TaskStatus.RUNNING:
             work = self._worker.work(self.run, task)
-        elif outcomes.is_conflict_open(task):
-            self._ask(outcomes.conflict_question(task, now_us))
+        elif task.failure == "merge_conflict" and not task.resolve:  # a person decides how it is merged
+            self._ask(decisions.conflict_question(task, now_us))
             return
         elif task.gate < len(gates) and gates[task.gate].get("person"):
-            self._ask(commands.gate_question(task, gates[task.gate]["person"], now_us))
+            self._ask(decisions.gate_question(task, gates[task.gate]["person"], now_us))
             return
         elif self._waits(task, now_us):
             return
@@ -415,7 +388,6 @@ class Scheduler:
 
 
 def _joined(appends: Sequence[Append]) -> list[Append]:
-    """One append for each stream."""
     events: dict[str, list[Event | EventBase]] = {}
     for each in appends:
         events.setdefault(each.stream, []).extend(each.events)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,20 +21,15 @@ from maos.clock import Clock
 from maos.engine import checkpoints, ownership
 from maos.engine import consent as consents
 from maos.engine.attempt_spec import check_places
+from maos.engine.attempts import Attempts
 from maos.engine.ownership import claim
 from maos.engine.recorder import Recorder
 from maos.engine.streams import RUN
 from maos.engine.streams import new_id as new_id
-from maos.errors import InvalidInput, NotFound
+from maos.errors import InvalidInput
 from maos.journal.journal import Journal
 from maos.model.attempt import check_run
-from maos.model.events.run import (
-    RunClaimed,
-    RunCreated,
-    RunEvent,
-    RunPlanned,
-    RunResumed,
-)
+from maos.model.events.run import RunClaimed, RunCreated, RunEvent, RunPlanned, RunResumed
 from maos.model.failure import REPEATABLE
 from maos.model.message import inbox
 from maos.model.plan import ASK, Plan
@@ -41,19 +37,16 @@ from maos.model.run import Run, stream
 from maos.model.status import RunStatus
 from maos.runs import agent_types, consent, plan_input, planner
 from maos.runs.agent_types import AgentType
+from maos.runs.cleanup import Upkeep
 from maos.runs.consent import Act
 from maos.runs.notify import Notifier, addresses
 from maos.runs.operations import RunOperations
-from maos.runs.plan_input import Addition, PlanInput, ValidPlan, types_in
-from maos.runs.scheduler import Listener, Scheduler, Worker
+from maos.runs.plan_input import Addition, PlanInput, ValidPlan
+from maos.runs.scheduler import Listener, Scheduler
 from maos.runs.status import is_executing
-from maos.runs.upkeep import Upkeep
 from maos.runs.worker import AgentWorker
 from maos.travel import relocation
 from maos.travel.relocation import Moved
-
-if TYPE_CHECKING:
-    from maos.engine.attempts import Attempts
 
 KEEP = "keep"
 """When the plan file of a run has changed: finish with the file as it was."""
@@ -70,18 +63,15 @@ class Observer:
         """The run works in another folder from now on."""
 
     def definition_changed(self, run: Run, change: object) -> None:
-        """The plan file of the run has changed since; what `Definitions.apply_file` found and did."""
+        """The plan file of the run has changed since; what `Workflows.apply_file` found and did."""
 
     def notice(self, text: str, document: dict[str, Any]) -> None:
         """The settings have changed, worktrees were removed, or a notification could not be sent."""
 
 
-class Definitions(Protocol):
-    """Workflow files that runs were made from."""
-
-    async def apply_file(self, run: Run, on_change: str) -> tuple[Run, object | None]:
-        """Do what `on_change` says if the file has changed; the run as it is then, and the change."""
-        ...
+ApplyFile = Callable[[Run, str], Awaitable[tuple[Run, object | None]]]
+"""Does what is asked for (keep, replay or refuse) if the plan file of a run has changed; the run as it is then, and the
+change."""
 
 
 class Claim(NamedTuple):
@@ -101,14 +91,14 @@ class Runs(RunOperations):
         attempts: Attempts,
         *,
         bus: Bus | None = None,
-        worker: Callable[[], Worker] | None = None,
+        worker: Callable[[], AgentWorker] | None = None,
         lease_s: float | None = None,
-        definitions: Callable[[], Definitions] | None = None,
+        apply_file: ApplyFile | None = None,
     ) -> None:
         super().__init__(journal, clock, attempts, bus or Bus(journal, clock))
         self._lease_s = attempts.settings.values.engine.lease_s if lease_s is None else lease_s
         self._worker = worker
-        self._definitions = definitions
+        self._apply_file = apply_file
         self._claims: dict[str, Claim] = {}
         self._schedulers: dict[str, Scheduler] = {}
         self._to_pause: dict[str, str] = {}
@@ -137,7 +127,7 @@ class Runs(RunOperations):
             folder=Path(folder),
             kind=options["kind"],
             model=options["model"],
-            types=types_in(Path(folder)) if types is None else types,
+            types=agent_types.known(Path(folder)) if types is None else types,
             time_limit_s=options["time_limit_s"],
         )
 
@@ -161,10 +151,11 @@ class Runs(RunOperations):
             plan = {"tasks": [{"name": "hello", "command": ["echo", "hello"]}]}
             run = await m.runs.create(plan, folder="/tmp", options={"in_place": True})
         """
-        given = plan  # a large one is checked in a thread, so that the event loop stays responsive
-        valid, parsed = await asyncio.to_thread(plan_input.read_plan, given)
-        kept = {**(parsed.options if parsed else {}), **(options or {})}
-        recorder = await self._record(valid, request, folder, kept, id, is_claimed=False)
+        # A large one is checked in a thread, so that the event loop stays responsive.
+        valid = await asyncio.to_thread(plan_input.validate, plan)
+        recorder = await self._record(
+            valid.plan, request, folder, {**valid.options, **(options or {})}, id, is_claimed=False
+        )
         await self._journal.release(recorder.lease)
         return recorder.fold
 
@@ -191,25 +182,19 @@ class Runs(RunOperations):
         """
         where = Path(folder)
         if not isinstance(plan, ValidPlan):
-            plan = await asyncio.to_thread(plan_input.validate, plan, types_in(where))
-        said = plan.parsed.options if plan.parsed else {}
-        given = plan_input.with_defaults(self._attempts.settings.values, {**said, **(options or {})})
+            plan = await asyncio.to_thread(plan_input.validate, plan, agent_types.known(where))
+        given = plan_input.with_defaults(self._attempts.settings.values, {**plan.options, **(options or {})})
         kept = {**given, "agents": agent_types.to_data(plan.plan, plan.types)}
         for kind in sorted(set(agent_types.kinds(plan.plan, kept).values()) - set(REPEATABLE)):
             self._attempts.program(kind)
         id = id or new_id()
         if not kept.get("in_place"):
-            kept |= await self._workspace(where, id)
+            into = await workspaces.prepare(where, id, root=self._attempts.folder / "workspaces")
+            kept |= {"in_place": True} if into.in_place else {"workspace": into.to_data()}
+            kept["notes"] = list(into.notes)
         recorder = await self._record(plan.plan, "", where, kept, id, is_claimed=True)
         self._hold(recorder)
         return recorder.fold
-
-    async def _workspace(self, folder: Path, id: str) -> dict[str, Any]:
-        """Options of a run with a workspace for its merged work; in place where the folder is in no repository."""
-        root = self._attempts.folder / "workspaces"
-        into = await workspaces.prepare(folder, id, root=root)
-        kept = {"in_place": True} if into.in_place else {"workspace": into.to_data()}
-        return {**kept, "notes": list(into.notes)}
 
     async def _record(
         self,
@@ -272,8 +257,8 @@ class Runs(RunOperations):
             told.moved(await self.move(run.id, folder))
             run = await self.get(run.id)
         agreed = await self._agreed(run, told)
-        if self._definitions is not None:
-            run, change = await self._definitions().apply_file(run, on_change)
+        if self._apply_file is not None:
+            run, change = await self._apply_file(run, on_change)
             if change is not None:
                 told.definition_changed(run, change)
         was_going = run.is_going
@@ -282,7 +267,10 @@ class Runs(RunOperations):
         check_resumable(run)
         if now and await self.wake(run.id) and is_executing(run):
             return None
-        await self._claim(run, {**plan_input.with_budget_of(run, options or {}), **agreed}, is_going=was_going)
+        given = {**(options or {}), **agreed}
+        if "budget" in given:  # limits that it does not name stay as they were
+            given["budget"] = {**(run.options.get("budget") or {}), **given["budget"]}
+        await self._claim(run, given, is_going=was_going)
         return self._claims[run.id].recorder.fold
 
     async def _agreed(self, run: Run, observer: Observer) -> dict[str, Any]:
@@ -315,10 +303,8 @@ class Runs(RunOperations):
         commands = [each.event async for each in waiting]
         newest = {}
         for name in (*run.tasks, *(task.name for task in consent.asked(run, commands))):
-            try:
-                newest[run.agent(name)] = await self._attempts.get(run.agent(name))
-            except NotFound:
-                continue  # it has not begun
+            if attempt := await self._attempts.newest(run.agent(name)):  # else it has not begun
+                newest[attempt.agent] = attempt
         return consent.of_run(run, newest, commands)
 
     async def agree(self, id: str) -> dict[str, Any]:
@@ -360,7 +346,8 @@ class Runs(RunOperations):
         """
         await self._check_claimable(run)
         hint = f"`maos status {run.id} --watch` watches it from here"
-        lease = await claim(self._journal, self._clock, stream(run.id), run, is_open=run.is_open, hint=hint)
+        look = partial(RUN.load, self._journal, run.id)
+        lease = await claim(self._journal, self._clock, stream(run.id), run, is_open=run.is_open, hint=hint, look=look)
         recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
         claimed = self._claimed(recorder, source, options)
         is_again = not (run.is_going if is_going is None else is_going)
@@ -373,7 +360,6 @@ class Runs(RunOperations):
         return self._hold(recorder)
 
     def _hold(self, recorder: Recorder[Run]) -> Claim:
-        """Renew the lease of a claimed run until it is executed or released."""
         self._claims[recorder.fold.id] = held = Claim(recorder, asyncio.create_task(recorder.keep_lease()))
         return held
 
@@ -393,7 +379,7 @@ class Runs(RunOperations):
         id: str,
         observer: Observer | None = None,
         *,
-        worker: Worker | None = None,
+        worker: AgentWorker | None = None,
         concurrency: int | None = None,
         notify: Sequence[str] = (),
         source: str = "manual",
@@ -421,14 +407,11 @@ class Runs(RunOperations):
         held = self._claims.pop(id)
         run = held.recorder.fold
         fixed = run.options.get("concurrency") if concurrency is None else concurrency
-        notifier = Notifier(
-            self._journal, id, to, tell=lambda text: told.notice(text, _warning(text)), clock=self._clock
-        )
+        warn = lambda text: told.notice(text, {"kind": "warning", "text": text})  # noqa: E731
+        notifier = Notifier(self._journal, self._clock, id, to, tell=warn)
         upkeep = Upkeep(
-            self._journal,
-            self._clock,
-            self,
-            self._attempts,
+            self._cleaner,
+            self._attempts.settings,
             tell=told.notice,
             concurrency=fixed,
             set_concurrency=lambda number: self.set_concurrency(id, number),
@@ -489,12 +472,5 @@ class Runs(RunOperations):
 def check_resumable(run: Run) -> None:
     """InvalidInput when there is nothing left to do; NotFound when what it works on is not where it was."""
     if run.status == RunStatus.COMPLETED:
-        raise InvalidInput(
-            f"{run.id} is completed",
-            hint=f'`maos resume {run.id} --task "…"` gives it more to do',
-        )
+        raise InvalidInput(f"{run.id} is completed", hint=f'`maos resume {run.id} --task "…"` gives it more to do')
     check_places(run)
-
-
-def _warning(text: str) -> dict[str, Any]:
-    return {"kind": "warning", "text": text}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from maos import workspaces as workspaces
 from maos.bus import history as message_history
 from maos.bus.history import Filter, SentMessage
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import ownership, questions
+from maos.engine.attempts import Attempts
 from maos.engine.streams import RunReader
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.journal.journal import Journal, Record
@@ -23,18 +24,11 @@ from maos.model.message import history, inbox
 from maos.model.notice import RunNotice
 from maos.model.question import Open
 from maos.model.run import Run, TaskState, chat_stream, stream
-from maos.model.run_status import (
-    PendingCommands,
-    SupervisorStatus,
-    agents_of,
-    pending_commands,
-    status_of,
-)
-from maos.model.status import RunStatus, SupervisorState, TaskStatus
+from maos.model.run_status import PendingCommands, SupervisorStatus, agents_of, pending_commands, status_of
+from maos.model.status import NoticeStatus, RunStatus, SupervisorState, TaskStatus
 from maos.redact import without_secrets
 from maos.runs import cleanup, notify
-from maos.runs.budgets import Budget
-from maos.runs.feed import RunFeed
+from maos.runs.feed import RunFeed, at_work
 from maos.travel import points_in_time
 from maos.travel.points_in_time import PointInTime
 from maos.workspaces import Blocked as Blocked
@@ -42,12 +36,10 @@ from maos.workspaces import Conflicted as Conflicted
 from maos.workspaces import FileChange, Workspace
 from maos.workspaces import Merged as Merged
 
-if TYPE_CHECKING:
-    from maos.engine.attempts import Attempts
-
 RESUMABLE = ("interrupted", "idle", "failed", "blocked", "cancelled")
 """States of runs that `maos resume` resumes."""
 DAY_US = 86_400 * MICROSECONDS
+BEING_SENT = "being sent"
 
 
 def is_executing(run: Run) -> bool:
@@ -58,12 +50,6 @@ def is_executing(run: Run) -> bool:
 def is_interrupted(run: Run) -> bool:
     """Whether the engine that executed a run has exited, and the run was neither paused nor has it ended."""
     return run.is_going and ownership.liveness(run.owner).has_ended
-
-
-def is_at_limit(run: Run) -> bool:
-    """Whether a run is paused because it has reached a limit of its budget."""
-    budget = Budget.of(run.options)
-    return run.status == "paused" and run.why in (budget.reached(run), budget.time_is_up())
 
 
 class RunView(NamedTuple):
@@ -122,6 +108,26 @@ class Next(NamedTuple):
     unknown: Sequence[OpenTool] = ()
     """Tools of which it is unknown whether they took effect (I31)."""
     why: str = ""
+
+
+class NoticeInfo(NamedTuple):
+    """Something that people were told about a run."""
+
+    run: str
+    id: str
+    what: str
+    title: str
+    addresses: dict[str, str]
+    """What came of it, by address."""
+    why: dict[str, str]
+    time_us: int
+
+    @classmethod
+    def of(cls, run: Run, notice: RunNotice) -> NoticeInfo:
+        """A notice about a run; one without an outcome is being sent, or its engine has exited."""
+        pending = BEING_SENT if is_executing(run) else NoticeStatus.UNKNOWN
+        statuses = {each: str(notice.statuses.get(each, pending)) for each in notice.addresses}
+        return cls(run.id, notice.id, notice.what, notice.title, statuses, notice.why, notice.at_us)
 
 
 class Unplanned(NamedTuple):
@@ -253,14 +259,7 @@ class RunViews(RunReader):
 
     async def at_work(self, run: Run) -> dict[str, Attempt]:
         """The newest attempt of each agent that works on a run, or did when the run was paused."""
-        found = {}
-        for task in run.tasks.values() if run.is_open else ():
-            for agent in agents_of(run, task):
-                try:
-                    found[agent] = await self._attempts.get(agent)
-                except NotFound:
-                    pass  # recorded as begun, and not begun yet
-        return found
+        return await at_work(self._attempts, run)
 
     async def messages(self, id: str, *, newest: int = 0) -> list[SentMessage]:
         """What the agents of a run told each other: everything, or the newest so many."""
@@ -280,7 +279,7 @@ class RunViews(RunReader):
             async with m.runs.follow("r-1") as feed:
                 print(feed.run.status, len(feed.attempts))
         """
-        return RunFeed(self._journal, self, id, from_start=from_start)
+        return RunFeed(self._journal, id, from_start=from_start)
 
     # --- what comes of them ----------------------------------------------------------------------------------
 
@@ -292,11 +291,8 @@ class RunViews(RunReader):
         """All attempts of the agents of a run, by task, the oldest first."""
         found: list[Attempt] = []
         for task in run.tasks.values():
-            if task.attempts:
-                try:
-                    found += await self._attempts.history(run.agent(task.name))
-                except NotFound:
-                    pass  # recorded as begun, and not begun yet
+            if task.attempts and await self._attempts.newest(run.agent(task.name)):
+                found += await self._attempts.history(run.agent(task.name))
         return found
 
     async def summary(self, run: Run) -> RunSummary:
@@ -341,7 +337,6 @@ class RunViews(RunReader):
 
 
 async def _files(run: Run) -> list[FileChange] | None:
-    """What the finished tasks of a run changed."""
     place = run.options.get("workspace")
     if not place:
         return None
@@ -360,11 +355,12 @@ async def _next(attempts: Attempts, run: Run, task: TaskState) -> Next:
         return Next(task.name, "kept", agent)
     if task.status == TaskStatus.GATED:
         return Next(task.name, "checked", agent)
-    try:
-        attempt: Attempt = await attempts.get(agent)
-    except NotFound:
+    attempt = await attempts.newest(agent)
+    if attempt is None:
         return Next(task.name, "begun", agent, str(task.plan.get("task", "")))
-    unknown = [_command(attempt)] if attempt.kind in REPEATABLE else list(attempt.tools_open.values())
+    unknown = list(attempt.tools_open.values())
+    if attempt.kind in REPEATABLE:  # the command is as if it were the one tool of its agent
+        unknown = [OpenTool(attempt.kind, {"command": shlex.join(map(str, attempt.order.get("argv") or ()))})]
     if task.status == TaskStatus.RUNNING and attempt.number == task.attempts:
         if attempt.is_open and ownership.is_held(attempt):
             return Next(task.name, "taken_up", agent, why=attempt.activity)
@@ -375,8 +371,3 @@ async def _next(attempts: Attempts, run: Run, task: TaskState) -> Next:
     words = await attempts.words_on_resume(agent)
     why = task.why or attempt.message or ("its agent has exited" if attempt.is_open else "")
     return Next(task.name, "resumed", agent, words, unknown, why)
-
-
-def _command(attempt: Attempt) -> OpenTool:
-    """A command as if it were the one tool of its agent."""
-    return OpenTool(attempt.kind, {"command": shlex.join(map(str, attempt.order.get("argv") or ()))})

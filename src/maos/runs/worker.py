@@ -6,27 +6,25 @@ import asyncio
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from maos import workspaces as workspaces
 from maos.engine.attempt_spec import TIME_LIMIT_S
+from maos.engine.attempts import Attempts, Running
+from maos.engine.live import Listener
 from maos.errors import InvalidInput, NotFound
 from maos.holder.client import StartFailed
 from maos.model.attempt import Attempt
 from maos.model.events.attempt import AttemptOutput
 from maos.model.events.facts import Fact, Line
 from maos.model.failure import ASK, GIVE_UP, TABLE
-from maos.model.plan import Gate, Task
+from maos.model.plan import Task
 from maos.model.run import Run, TaskState
-from maos.runs import agent_types, outcomes
+from maos.runs import agent_types, decisions
 from maos.runs.budgets import SENDER, Budget, Meter
-from maos.runs.outcomes import Outcome, tokens_of
-
-if TYPE_CHECKING:
-    from maos.engine.attempts import Attempts, Running
-    from maos.engine.live import Listener
+from maos.runs.decisions import Outcome, tokens_of
 
 DISCOVERIES_TOLD, DISCOVERY_CHARS_MAX = 20, 400
 RESULT_CHARS_MAX = 8000
@@ -57,7 +55,11 @@ class AgentWorker:
         """What each agent at work takes of its task's own."""
 
     async def work(self, run: Run, task: TaskState) -> Outcome:
-        """Start the task's agent, adopt it, resume it, or only read its outcome: whatever is left to do."""
+        """Begin a task that is recorded as started, or resume it; returns when this attempt has ended.
+
+        Its agent is started, adopted or resumed, or only its outcome is read: whatever is left to do. The work of a
+        task without gates is then merged; for one with gates, `complete` is called when it has passed them.
+        """
         self._watch_budget(run)
         try:
             return await self._work(run, task, msgspec.convert(task.plan, Task))
@@ -74,7 +76,7 @@ class AgentWorker:
             return Outcome(failure="stopped")
         if attempt is None:
             return Outcome(failure="budget_reached", message=own.exceeded(task.used_usd, task.used_tokens))
-        outcome = outcomes.outcome_of(attempt)
+        outcome = decisions.outcome_of(attempt)
         given_usd = float(attempt.order.get("budget_usd", 0))
         if outcome.failure == "budget_reached" and given_usd and given_usd != own.left_usd(task.used_usd):
             # It was what the run had left: the run is paused, and the task can be resumed.
@@ -83,7 +85,7 @@ class AgentWorker:
             why = own.exceeded(task.used_usd + outcome.cost_usd, task.used_tokens + outcome.tokens)
             if why:
                 outcome = outcome._replace(failure="budget_reached", message=why)
-            elif task.name in self._watched and not self._meter.is_used_up:
+            elif task.name in self._watched and not self._meter.spent.is_set():
                 outcome = outcome._replace(failure="halted", message="")
         if outcome.failure or plan.gates:
             return outcome
@@ -95,11 +97,14 @@ class AgentWorker:
         plan = msgspec.convert(task.plan, Task)
         gate = plan.gates[task.gate]
         name = f"{run.agent(task.name)}-gate{task.gate + 1}-{task.attempts}"
+        more: dict[str, Any] = {"kind": "shell", "argv": gate.command}
+        if gate.review:
+            more = {"kind": run.options["kind"], "task": REVIEW.format(review=gate.review)}
         try:
-            attempt = await self._gate(run, task, gate, name)
+            attempt = await self._beside(run, task, name, more)
         except (StartFailed, NotFound, InvalidInput) as error:
             return Outcome(failure="start_failed", message=f"gate {task.gate + 1}: {error}")
-        outcome = outcomes.outcome_of(attempt)
+        outcome = decisions.outcome_of(attempt)
         if gate.review and not outcome.failure and not _approves(outcome.result):
             return outcome._replace(failure="gate_failed", message=outcome.result)
         if gate.command and outcome.failure == "failed":
@@ -110,9 +115,9 @@ class AgentWorker:
         """Bring the files of a task that has passed its gates together with those of the others."""
         self._watch_budget(run)
         outcome = Outcome(result=task.result, commit=task.commit)
-        if task.resolve == outcomes.BY_TASK_AGENT:
+        if task.resolve == decisions.BY_TASK_AGENT:
             return await self._resolved(run, task, outcome)
-        if task.resolve == outcomes.MERGE_AGAIN:  # the person may have changed the files
+        if task.resolve == decisions.MERGE_AGAIN:  # the person may have changed the files
             saved = await workspaces.checkpoint(await self._workspace(run, task), "before it is merged again")
             outcome = outcome._replace(commit=saved.commit) if saved is not None else outcome
         return await self._merge(run, task, outcome, prefer=task.resolve)
@@ -131,28 +136,25 @@ class AgentWorker:
     async def _attempt(self, run: Run, task: TaskState, plan: Task, own: Budget) -> Attempt | None:
         """The attempt that the task is at, when it has ended; None when nothing is left to begin it with."""
         agent = run.agent(task.name)
-        known = await self._known(agent)
+        known = await self._attempts.newest(agent)
         if known is not None and known.number >= task.attempts:
             return await self._adopted(task, agent, own)
-        if task.stopping:
-            return None
-        if own.exceeded(task.used_usd, task.used_tokens):
+        if task.stopping or own.exceeded(task.used_usd, task.used_tokens):
             return None
         if known is None:
-            running = await self._start(run, task, plan, agent)
+            running = await self._start(run, task, plan, own)
         else:
             more = f"A check of your work failed:\n\n{task.why}" if task.failure == "gate_failed" else ""
             running = await self._attempts.resume(
                 agent,
                 task=more,
-                time_limit_s=_time_limit_s(run, plan),
-                budget_usd=self._budget_usd(run, task, plan),
+                time_limit_s=own.time_s,
+                budget_usd=self._budget_usd(run, task, own),
                 listener=self._heard,
             )
         return await self._until_ended(task, running, own)
 
     async def _adopted(self, task: TaskState, agent: str, own: Budget | None = None) -> Attempt:
-        """An attempt that another engine began."""
         running = await self._attempts.adopt(agent, listener=self._heard)
         return await self._attempts.get(agent) if running is None else await self._until_ended(task, running, own)
 
@@ -200,8 +202,8 @@ class AgentWorker:
             await meter.until_nearly_used_up()
             await self._attempts.send(running.attempt.agent, meter.warning, sender=SENDER)
 
-    async def _start(self, run: Run, task: TaskState, plan: Task, agent: str) -> Running:
-        options = run.options
+    async def _start(self, run: Run, task: TaskState, plan: Task, own: Budget) -> Running:
+        agent, options = run.agent(task.name), run.options
         found = await self._attempts.discoveries(run, but=agent)
         return await self._attempts.start(
             shlex.join(plan.command) if plan.command and not plan.task else _told(run, plan, found),
@@ -210,26 +212,20 @@ class AgentWorker:
             cwd=Path(run.folder),
             in_place=bool(options.get("in_place")),
             base=run.commit or (options.get("workspace") or {}).get("base"),
-            budget_usd=self._budget_usd(run, task, plan),
+            budget_usd=self._budget_usd(run, task, own),
             tool_server=plan.mcp,
             listener=self._heard,
             **_terms(run, plan),
         )
 
-    def _budget_usd(self, run: Run, task: TaskState, plan: Task) -> float:
+    def _budget_usd(self, run: Run, task: TaskState, own: Budget) -> float:
         """What an agent may cost: what its task has left, or the run if that is less; 0 for no limit."""
-        left = (_own_budget(run, plan).left_usd(task.used_usd), self._meter.budget.left_usd(run.cost_usd))
+        left = (own.left_usd(task.used_usd), self._meter.budget.left_usd(run.cost_usd))
         return min(filter(None, left), default=0.0)
-
-    async def _gate(self, run: Run, task: TaskState, gate: Gate, name: str) -> Attempt:
-        more: dict[str, Any] = {"kind": "shell", "argv": gate.command}
-        if gate.review:
-            more = {"kind": run.options["kind"], "task": REVIEW.format(review=gate.review)}
-        return await self._beside(run, task, name, more)
 
     async def _beside(self, run: Run, task: TaskState, name: str, more: Mapping[str, Any]) -> Attempt:
         """Another agent in the files of a task: started, adopted, or resumed if its outcome is recorded."""
-        known = await self._known(name)
+        known = await self._attempts.newest(name)
         if known is None:
             worked = await self._attempts.get(run.agent(task.name))
             cwd = Path(worked.order["cwd"])
@@ -239,12 +235,6 @@ class AgentWorker:
         else:
             running = await self._attempts.resume(name, like=more, listener=self._heard)
         return await self._until_ended(task, running)
-
-    async def _known(self, agent: str) -> Attempt | None:
-        try:
-            return await self._attempts.get(agent)
-        except NotFound:
-            return None
 
     async def _last_lines(self, agent: str) -> str:
         lines: list[str] = []
@@ -278,8 +268,8 @@ class AgentWorker:
         message = f"{task.name}: {title}" if title else task.name
         async with self._merging:
             workspace = await self._workspace(run, task)
-            if task.resolve == outcomes.MERGE_AGAIN:
-                left = await asyncio.to_thread(outcomes.files_with_markers, workspace.tree, task.conflict)
+            if task.resolve == decisions.MERGE_AGAIN:
+                left = await asyncio.to_thread(decisions.files_with_markers, workspace.tree, task.conflict)
                 if left:
                     return workspaces.Blocked("there are conflict markers in", tuple(left), "")
             return await workspaces.merge(workspace, commit, into=into.path, message=message, prefer=prefer)
@@ -288,23 +278,23 @@ class AgentWorker:
         """Have an agent bring both sides together, in the task's files with both sides in them; then merge them."""
         name = f"{run.agent(task.name)}-merge{task.conflicts}"
         workspace = await self._workspace(run, task)
-        if await self._known(name) is None:
+        if await self._attempts.newest(name) is None:
             tried = await self._try(run, task, outcome.commit)
             if not isinstance(tried, workspaces.Conflicted):
                 return await self._merge(run, task, outcome)
             await workspaces.restore(workspace, tried.commit)
-        told = outcomes.CONFLICT_TASK.format(files="\n".join(task.conflict), task=task.plan.get("task", ""))
+        told = decisions.CONFLICT_TASK.format(files="\n".join(task.conflict), task=task.plan.get("task", ""))
         try:
             more = {**_terms(run, msgspec.convert(task.plan, Task)), "task": told, "permission": "edits"}
             attempt = await self._beside(run, task, name, more)
         except (StartFailed, NotFound, InvalidInput) as error:
             return outcome._replace(failure="merge_conflict", message=str(error), files=tuple(task.conflict))
-        done = outcomes.outcome_of(attempt)
+        done = decisions.outcome_of(attempt)
         spent = outcome._replace(cost_usd=done.cost_usd, tokens=done.tokens)
         if done.failure and TABLE[done.failure].action not in (ASK, GIVE_UP):
             return spent._replace(failure=done.failure, message=done.message, reset_us=done.reset_us, at_us=done.at_us)
         saved = await workspaces.checkpoint(workspace, "both sides")
-        left = await asyncio.to_thread(outcomes.files_with_markers, workspace.tree, task.conflict)
+        left = await asyncio.to_thread(decisions.files_with_markers, workspace.tree, task.conflict)
         if done.failure or left or saved is None:
             await workspaces.restore(workspace, outcome.commit)
             why = f"the agent that was to resolve it did not: {done.message or 'conflict markers are left'}"
@@ -318,36 +308,29 @@ def _approves(review: str) -> bool:
 
 
 def _own_budget(run: Run, plan: Task) -> Budget:
-    """What a task itself may take."""
     role = agent_types.of_task(run.options, plan.agent)
-    tokens_max = plan.tokens_max or role.tokens_max
-    return Budget(plan.budget_usd or role.budget_usd, tokens_max, _time_limit_s(run, plan))
+    time_limit_s = float(plan.time_limit_s or role.time_limit_s or run.options.get("time_limit_s", TIME_LIMIT_S))
+    return Budget(plan.budget_usd or role.budget_usd, plan.tokens_max or role.tokens_max, time_limit_s)
 
 
 async def _end(running: Running, meter: Meter) -> None:
-    await meter.until_used_up()
+    await meter.spent.wait()
     await running.stop()
 
 
 def _terms(run: Run, plan: Task) -> dict[str, Any]:
-    """What an agent is that does a task, and what it may do."""
     options, role = run.options, agent_types.of_task(run.options, plan.agent)
     kind = agent_types.kind_of(options, msgspec.to_builtins(plan))
     return {
         "kind": kind,
         "model": plan.model or role.model or (options.get("model", "") if kind == options.get("kind") else ""),
         "instructions": role.instructions,
-        "time_limit_s": _time_limit_s(run, plan),
+        "time_limit_s": _own_budget(run, plan).time_s,
         "turns_max": role.turns_max,
         "tools_allowed": plan.tools or role.tools,
         "permission": role.permission or options.get("permission", "ask"),
         "run": run.id,
     }
-
-
-def _time_limit_s(run: Run, plan: Task) -> float:
-    role = agent_types.of_task(run.options, plan.agent)
-    return float(plan.time_limit_s or role.time_limit_s or run.options.get("time_limit_s", TIME_LIMIT_S))
 
 
 def _told(run: Run, plan: Task, found: Sequence[tuple[str, str]]) -> str:

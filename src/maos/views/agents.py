@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Unpack
 
 import msgspec
 
 from maos import workspaces as workspaces
 from maos.clock import MICROSECONDS
 from maos.engine import ownership as owners
+from maos.engine.attempt_spec import ResumeOptions
 from maos.engine.attempts import Attempts, Running
 from maos.engine.ownership import Held, Liveness
 from maos.errors import InvalidInput, MaosError, NotFound
@@ -33,6 +33,10 @@ from maos.workspaces import FileChange, Workspace
 RECENT_US = 86_400 * MICROSECONDS
 LOOK_EVERY_S = 1.0
 MESSAGE_CHARS_MAX = 70
+RECORDED = (
+    "pid", "folder", "session", "model", "order", "workspace", "lines", "retries", "discovery_count", "tools_done",
+)  # fmt: skip
+"""What `AgentDetails` has as the newest attempt has it."""
 UNATTENDED = "unattended"
 """The type of an `AgentEvent` that is not recorded: the engine that records the agent has exited."""
 
@@ -48,24 +52,30 @@ class FailureInfo(msgspec.Struct):
     reset_us: int | None
 
 
-class AgentStatus(msgspec.Struct, kw_only=True):
+class AttemptInfo(msgspec.Struct, kw_only=True):
+    """One attempt of an agent."""
+
+    attempt: int
+    status: str
+    failure: FailureInfo | None
+    turns: int
+    cost_usd: float
+    tokens: Tokens
+    started_us: int
+    """When the attempt was started; until then, when it was planned."""
+    ended_us: int | None
+
+
+class AgentStatus(AttemptInfo, kw_only=True):
     """An agent as it is now: its newest attempt, whether its processes live, and what all its attempts took."""
 
     agent: str
-    attempt: int
     kind: str
     status: AgentState
     task: str
     activity: str
-    started_us: int
-    """When the attempt was started; until then, when it was planned."""
     output_us: int | None
-    ended_us: int | None
-    cost_usd: float
-    tokens: Tokens
-    turns: int
     result: str
-    failure: FailureInfo | None
     exit: dict[str, Any]
     resumable: str | None
     """The command that attaches to it or resumes it; None when it is done, or runs."""
@@ -90,19 +100,6 @@ class CheckpointInfo(msgspec.Struct):
     commit: str | None
     version: int
     time_us: int
-
-
-class AttemptInfo(msgspec.Struct, kw_only=True):
-    """One attempt of an agent."""
-
-    attempt: int
-    status: str
-    failure: FailureInfo | None
-    turns: int
-    cost_usd: float
-    tokens: Tokens
-    started_us: int
-    ended_us: int | None
 
 
 class AgentDetails(AgentStatus, kw_only=True):
@@ -169,19 +166,11 @@ class AgentFiles(NamedTuple):
     patch: str | None
 
 
-class MergeOutcome(StrEnum):
-    """What came of a merge."""
-
-    MERGED = "merged"
-    CONFLICTED = "conflicted"
-    BLOCKED = "blocked"
-
-
 class AgentMerge(msgspec.Struct):
     """What merging an agent's work into a branch did."""
 
     agent: str
-    outcome: MergeOutcome
+    outcome: Literal["merged", "conflicted", "blocked"]
     files: tuple[str, ...]
     commit: str = ""
     messages: tuple[str, ...] = ()
@@ -235,7 +224,23 @@ class Agents(Attempts):
     async def details(self, agent: str) -> AgentDetails:
         """Everything that is known of an agent."""
         attempts = await self.history(agent)
-        return _details(attempts, await _files(attempts[-1]))
+        newest = attempts[-1]
+        return AgentDetails(
+            **_status(attempts),
+            **{name: getattr(newest, name) for name in RECORDED},
+            engine=dict(newest.owner),
+            files=await _files(newest),
+            troubles=[each.data for each in newest.troubles],
+            discoveries=[each.data for each in newest.discoveries],
+            tools_unknown=[{"id": id, **msgspec.to_builtins(tool)} for id, tool in newest.tools_open.items()],
+            permissions=[_permission(each) for each in newest.permissions.values()],
+            checkpoints=[
+                CheckpointInfo(each.number, point.name, point.trigger, point.commit, point.version, point.at_us)
+                for each in attempts
+                for point in each.checkpoints
+            ],
+            attempts=[AttemptInfo(**_attempt(each)) for each in attempts],
+        )
 
     # --- output ----------------------------------------------------------------------------------------------
 
@@ -276,7 +281,10 @@ class Agents(Attempts):
                 if not coming.done():
                     if owner and owners.liveness(owner).has_ended:
                         owner = {}
-                        yield await self._unattended(agent_of(attempt), attempt)
+                        agent, now_us = agent_of(attempt), self._clock.now_us()
+                        status = await self.status(agent)
+                        data = {"status": status.status, "resumable": status.resumable}
+                        yield AgentEvent("", agent, _number(attempt), UNATTENDED, data, now_us, now_us)
                     continue
                 record = coming.result()
                 coming = asyncio.ensure_future(anext(records))
@@ -290,7 +298,7 @@ class Agents(Attempts):
 
     async def _event(self, record: Record) -> AgentEvent:
         id = record.stream.removeprefix(stream(""))
-        agent, number = agent_of(id), int(id.rpartition(".")[2])
+        agent = agent_of(id)
         messages = {}
         for fact in record.data.get("facts", ()):
             if fact["kind"] == "input" and fact["id"].startswith("inbox/"):
@@ -299,12 +307,7 @@ class Agents(Attempts):
                 messages[version] = str(sent.data.get("text", "")) if sent else ""
         at_us = record.data.get("at_us", record.time_us)
         event = f"{record.stream}@{record.version}"
-        return AgentEvent(event, agent, number, record.type, record.data, at_us, record.time_us, messages)
-
-    async def _unattended(self, agent: str, attempt: str) -> AgentEvent:
-        status, now_us = await self.status(agent), self._clock.now_us()
-        data = {"status": status.status, "resumable": status.resumable}
-        return AgentEvent("", agent, int(attempt.rpartition(".")[2]), UNATTENDED, data, now_us, now_us)
+        return AgentEvent(event, agent, _number(id), record.type, record.data, at_us, record.time_us, messages)
 
     # --- commands --------------------------------------------------------------------------------------------
 
@@ -322,16 +325,7 @@ class Agents(Attempts):
             return Attachment(agent, before.id, before.version, None, before.owner, error.what)
         return Attachment(agent, before.id, before.version, running, {} if running else before.owner)
 
-    async def resume_attached(
-        self,
-        agent: str,
-        *,
-        task: str = "",
-        time_limit_s: float | None = None,
-        turns_max: int | None = None,
-        budget_usd: float | None = None,
-        pass_variables: Sequence[str] = (),
-    ) -> Attachment:
+    async def resume_attached(self, agent: str, *, task: str = "", **options: Unpack[ResumeOptions]) -> Attachment:
         """Resume an agent, and return from where on its output is new. A command accepts no further `task`."""
         before = await self.get(agent)
         if task and before.kind == "shell":
@@ -339,14 +333,7 @@ class Agents(Attempts):
                 f"agent {agent!r} is a command, and accepts no further task",
                 hint=f"`maos agent resume {agent}` runs it again as it was",
             )
-        running = await self.resume(
-            agent,
-            task=task,
-            time_limit_s=time_limit_s,
-            turns_max=turns_max,
-            budget_usd=budget_usd,
-            pass_variables=pass_variables,
-        )
+        running = await self.resume(agent, task=task, **options)
         after = before.version if running.attempt.id == before.id else 0
         return Attachment(agent, running.attempt.id, after, running)
 
@@ -422,28 +409,35 @@ def _status(attempts: Sequence[Attempt]) -> dict[str, Any]:
     for each in attempts:
         total += each.total_tokens
     state = state_of(newest)
-    return {
+    return _attempt(newest) | {
         "agent": newest.agent,
-        "attempt": newest.number,
         "kind": newest.kind,
         "status": state,
         "task": newest.task,
         "activity": newest.activity,
-        "started_us": newest.started_us or newest.planned_us,
         "output_us": newest.output_us or None,
-        "ended_us": newest.ended_us or None,
         "cost_usd": sum(each.total_cost_usd for each in attempts),
         "tokens": total,
-        "turns": newest.turns,
         "result": newest.result or newest.last_text,
-        "failure": failure_of(newest),
         "exit": newest.exit,
         "resumable": _command(newest.agent, state),
     }
 
 
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "attempt": attempt.number,
+        "status": attempt.status,
+        "failure": failure_of(attempt),
+        "turns": attempt.turns,
+        "cost_usd": attempt.total_cost_usd,
+        "tokens": attempt.total_tokens,
+        "started_us": attempt.started_us or attempt.planned_us,
+        "ended_us": attempt.ended_us or None,
+    }
+
+
 def _command(agent: str, state: AgentState) -> str | None:
-    """The command that attaches to an agent or resumes it."""
     if state is AgentState.DETACHED:
         return f"maos agent attach {agent}"
     if state in (AgentState.INTERRUPTED, AgentState.STOPPED, AgentState.FAILED):
@@ -451,68 +445,17 @@ def _command(agent: str, state: AgentState) -> str | None:
     return None
 
 
-def _details(attempts: Sequence[Attempt], files: list[FileChange] | None) -> AgentDetails:
-    newest = attempts[-1]
-    return AgentDetails(
-        **_status(attempts),
-        engine=dict(newest.owner),
-        pid=newest.pid,
-        folder=newest.folder,
-        session=newest.session,
-        model=newest.model,
-        order=newest.order,
-        workspace=newest.workspace,
-        files=files,
-        lines=newest.lines,
-        retries=newest.retries,
-        troubles=[each.data for each in newest.troubles],
-        discoveries=[each.data for each in newest.discoveries],
-        discovery_count=newest.discovery_count,
-        tools_done=newest.tools_done,
-        tools_unknown=[{"id": id, "name": tool.name, "input": tool.input} for id, tool in newest.tools_open.items()],
-        permissions=[_permission(each) for each in newest.permissions.values()],
-        checkpoints=[
-            CheckpointInfo(each.number, point.name, point.trigger, point.commit, point.version, point.at_us)
-            for each in attempts
-            for point in each.checkpoints
-        ],
-        attempts=[_attempt(each) for each in attempts],
-    )
-
-
 def _permission(asked: Permission) -> dict[str, Any]:
     answer = {} if asked.is_open else {"answer": {"allow": asked.allow, "why": asked.why}}
     return {"id": asked.id, "tool": asked.tool, "input": asked.input, **answer}
 
 
-def _attempt(attempt: Attempt) -> AttemptInfo:
-    return AttemptInfo(
-        attempt=attempt.number,
-        status=attempt.status,
-        failure=failure_of(attempt),
-        turns=attempt.turns,
-        cost_usd=attempt.total_cost_usd,
-        tokens=attempt.total_tokens,
-        started_us=attempt.started_us or attempt.planned_us,
-        ended_us=attempt.ended_us or None,
-    )
-
-
-def _newest_commit(attempt: Attempt) -> str | None:
-    return next((each.commit for each in reversed(attempt.checkpoints) if each.commit), None)
-
-
 async def _files(attempt: Attempt) -> list[FileChange] | None:
-    commit = _newest_commit(attempt)
-    if not attempt.workspace or commit is None:
-        return None
-    workspace = Workspace.from_data(attempt.workspace)
-    if workspace.in_place or workspace.base is None:
-        return None
     try:
-        return await workspaces.diff(workspace, workspace.base, commit)
+        workspace, commit = _saved(attempt)
+        return await workspaces.diff(workspace, workspace.base, commit) if workspace.base else None
     except (MaosError, OSError):
-        return None  # it is on another machine, or was moved; the rest is worth showing all the same
+        return None  # not kept, or on another machine, or moved; the rest is worth showing all the same
 
 
 def _saved(attempt: Attempt) -> tuple[Workspace, str]:
@@ -522,10 +465,14 @@ def _saved(attempt: Attempt) -> tuple[Workspace, str]:
         raise InvalidInput(
             f"agent {attempt.agent!r} works in the folder itself", hint="what it does is there; `git diff` shows it"
         )
-    commit = _newest_commit(attempt)
+    commit = next((each.commit for each in reversed(attempt.checkpoints) if each.commit), None)
     if commit is None:
         raise InvalidInput(f"agent {attempt.agent!r} has no checkpoint yet", hint="wait until it has ended")
     return workspace, commit
+
+
+def _number(attempt: str) -> int:
+    return int(attempt.rpartition(".")[2])
 
 
 def _title(task: str) -> str:

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 
 from maos import ids
 from maos.engine import ownership
-from maos.engine.ownership import Liveness
 from maos.engine.streams import WORKFLOW_RUN, AttemptReader
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, stream
 from maos.model.events.attempt import AttemptOutput
 from maos.model.events.facts import ToolResult, ToolUse
 from maos.model.failure import ENDED_BY_ITSELF, REPEATABLE
-from maos.model.workflow import AGENT, STEP, WorkflowRun
+from maos.model.workflow import AGENT, RUNNING, STEP, WorkflowRun
 from maos.model.workflow import stream as flow_stream
 from maos.views.ids import Ids
+from maos.workflows.status import Status
 
 GIVEN_CHARS_MAX = 400
 
@@ -66,8 +66,7 @@ async def find(attempts: AttemptReader, id: str = "", *, unknown: bool = False) 
     for each in flows:
         flow = await WORKFLOW_RUN.load(attempts.journal, each)
         if flow is not None:
-            is_running = flow.status == "running" and ownership.liveness(flow.owner) is not Liveness.GONE
-            found += of_workflow(flow, is_running=is_running)
+            found += of_workflow(flow)
     chosen = (each for each in found if not unknown or each.outcome is EffectOutcome.UNKNOWN)
     return sorted(chosen, key=lambda each: each.begun_us)
 
@@ -89,14 +88,12 @@ async def _owners(attempts: AttemptReader, given: str) -> tuple[list[str], list[
 async def of_agent(reader: AttemptReader, agent: str) -> AsyncIterator[ExternalEffect]:
     """The tools that an agent ran in all its attempts, in order."""
     for attempt in await reader.history(agent):
-        async for effect in _of_attempt(reader.journal, attempt):
+        is_command = attempt.kind in REPEATABLE
+        for effect in [_of_command(attempt)] if is_command else await _of_tools(reader.journal, attempt):
             yield effect
 
 
-async def _of_attempt(journal: Journal, attempt: Attempt) -> AsyncIterator[ExternalEffect]:
-    if attempt.kind in REPEATABLE:
-        yield _of_command(attempt)
-        return
+async def _of_tools(journal: Journal, attempt: Attempt) -> list[ExternalEffect]:
     found: dict[str, ExternalEffect] = {}
     async for record in journal.read(stream(attempt.id)):
         if not isinstance(record.event, AttemptOutput):
@@ -105,16 +102,13 @@ async def _of_attempt(journal: Journal, attempt: Attempt) -> AsyncIterator[Exter
         for fact in record.event.facts:
             match fact:
                 case ToolUse(id=id):
-                    begun_us = found[id].begun_us if id in found else at_us
-                    outcome = _outcome_of_open(attempt)
-                    found[id] = ExternalEffect(
-                        attempt.id, id, fact.name, _short(fact.input), outcome, begun_us=begun_us
-                    )
+                    begun_us, outcome = found[id].begun_us if id in found else at_us, _outcome_of_open(attempt)
+                    given = _short(fact.input)
+                    found[id] = ExternalEffect(attempt.id, id, fact.name, given, outcome, begun_us=begun_us)
                 case ToolResult(id=id) if id in found:
                     outcome = EffectOutcome.FAILED if fact.failed else EffectOutcome.DONE
                     found[id] = found[id]._replace(outcome=outcome, said=_short(fact.output or None), ended_us=at_us)
-    for effect in found.values():
-        yield effect
+    return list(found.values())
 
 
 def _of_command(attempt: Attempt) -> ExternalEffect:
@@ -129,12 +123,14 @@ def _of_command(attempt: Attempt) -> ExternalEffect:
     )
 
 
-def of_workflow(flow: WorkflowRun, *, is_running: bool) -> list[ExternalEffect]:
+def of_workflow(flow: WorkflowRun) -> list[ExternalEffect]:
     """The steps of a workflow, in the order of their calls."""
-    found = []
+    found, is_running = [], Status.of(flow).name == RUNNING
     for step_id, call in flow.steps.items():
         if call.kind in (STEP, AGENT):
-            outcome = _outcome_of(call.status, is_running=is_running)
+            outcome = EffectOutcome.RUNNING if is_running else EffectOutcome.UNKNOWN
+            if call.status in (EffectOutcome.DONE, EffectOutcome.FAILED, EffectOutcome.UNKNOWN):
+                outcome = EffectOutcome(call.status)
             if call.until_us and outcome is EffectOutcome.UNKNOWN:
                 outcome = EffectOutcome.FAILED  # it waited for the next try
             said = call.error["message"] if call.error else _short(call.result)
@@ -149,12 +145,6 @@ def _outcome_of_open(attempt: Attempt) -> EffectOutcome:
     """What came of something that an attempt began and has no result of."""
     has_ended = not attempt.is_open or ownership.agent_liveness(attempt).has_ended
     return EffectOutcome.UNKNOWN if has_ended else EffectOutcome.RUNNING
-
-
-def _outcome_of(status: str, *, is_running: bool) -> EffectOutcome:
-    if status in (EffectOutcome.DONE, EffectOutcome.FAILED, EffectOutcome.UNKNOWN):
-        return EffectOutcome(status)
-    return EffectOutcome.RUNNING if is_running else EffectOutcome.UNKNOWN
 
 
 def _short(value: Any) -> str:

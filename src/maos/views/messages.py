@@ -87,13 +87,9 @@ class Messages:
     async def _with_receivers(self, messages: Sequence[Message]) -> list[MessageInfo]:
         found = {each.id: MessageInfo(each, dict.fromkeys(each.to, DeliveryStatus.DONE)) for each in messages}
         for name in dict.fromkeys(name for each in messages for name in each.to):
-            async for letter in self._bus.dead_letters(name):
-                _mark(found, letter.message.id, name, DeliveryStatus.DEAD)
-            async for waiting in self._bus.waiting(name):
-                _mark(found, waiting.message.id, name, DeliveryStatus.WAITING)
+            statuses = {each.message.id: DeliveryStatus.DEAD async for each in self._bus.dead_letters(name)}
+            statuses |= {each.message.id: DeliveryStatus.WAITING async for each in self._bus.waiting(name)}
+            for id in statuses.keys() & found.keys():
+                if name in found[id].receivers:
+                    found[id].receivers[name] = statuses[id]
         return [found[each.id] for each in messages]
-
-
-def _mark(found: dict[str, MessageInfo], id: str, name: str, delivery: DeliveryStatus) -> None:
-    if id in found and name in found[id].receivers:
-        found[id].receivers[name] = delivery

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from maos.bus.history import SentMessage
 from maos.clock import MICROSECONDS
-from maos.engine import ownership, questions
-from maos.engine.ownership import Liveness
+from maos.engine import questions
 from maos.journal.journal import Journal
 from maos.model.question import Open
 from maos.model.status import RunStatus
@@ -58,24 +56,19 @@ async def overview(journal: Journal, runs: Runs, agents: Agents, workflows: Work
     unknown: list[ExternalEffect] = []
     for flow in flows:
         asked += await questions.of_workflow(journal, flow)
-        lives = flow.status == "running" and ownership.liveness(flow.owner) is not Liveness.GONE
-        unknown += effects.of_workflow(flow, is_running=lives)
+        unknown += effects.of_workflow(flow)
     for each in known:
         for lost in each.lost if each.run.is_open else ():
             unknown += [effect async for effect in effects.of_agent(agents, lost.agent)]
     old = [each for each in known if each.run.status == RunStatus.FAILED and each.at_us - each.run.ended_us > RECENT_US]
+    ids = ("", *(each.run.id for each in known))
+    said = [message for id in ids for message in await runs.messages(id, newest=MESSAGES_MAX)]
     return Overview(
         runs=[each for each in known if each.run.is_open or (each.run.status == RunStatus.FAILED and each not in old)],
         agents=alone,
         questions=asked,
-        messages=await _newest(runs, [each.run.id for each in known]),
+        messages=sorted(said, key=lambda each: each.position)[-MESSAGES_MAX:],
         failed_before=len(old),
         flows=[of_function(flow) for flow in flows if not flow.parent],
         unknown=[each for each in unknown if each.outcome is EffectOutcome.UNKNOWN],
     )
-
-
-async def _newest(runs: Runs, ids: Sequence[str]) -> list[SentMessage]:
-    """The newest messages of all runs and of none, the newest last."""
-    found = [said for id in ("", *ids) for said in await runs.messages(id, newest=MESSAGES_MAX)]
-    return sorted(found, key=lambda each: each.position)[-MESSAGES_MAX:]

@@ -13,7 +13,6 @@ from maos.engine.questions import Answered
 from maos.errors import InvalidInput, NotFound
 from maos.ids import match_id
 from maos.journal.journal import Journal
-from maos.model.attempt import Attempt
 from maos.model.message import inbox
 from maos.model.question import PERMISSION, QUESTION, WORKFLOW, Open, check, find, with_reason
 from maos.runs.service import Runs
@@ -74,15 +73,11 @@ class Questions:
                 for each in questions.of_run(run, await questions.pending_of(self._journal, run)):
                     yield each
         async for attempt in self._agents.all():
-            for each in await self.of_agent(attempt):
+            for each in await questions.of_agent(self._journal, attempt):
                 yield each
         async for flow in self._workflows.all():
             for each in await questions.of_workflow(self._journal, flow):
                 yield each
-
-    async def of_agent(self, attempt: Attempt) -> list[Open]:
-        """What an agent asks to be allowed to do, and has no answer to."""
-        return await questions.of_agent(self._journal, attempt)
 
     async def answer(self, id: str, answer: str, *, why: str = "") -> Given:
         """Answer the question with an id, or the one whose id begins so; `why` goes with a yes or a no.
@@ -126,7 +121,8 @@ class Questions:
 
             await m.questions.answer_permission("fixer", True)
         """
-        waiting = {each.id: each for each in await self.of_agent(await self._agents.get(agent))}
+        asked = await questions.of_agent(self._journal, await self._agents.get(agent))
+        waiting = {each.id: each for each in asked}
         question = waiting[_request(agent, list(waiting), request)]
         await self._agents.answer(agent, question.id, allow=allow, why=why)
         return question

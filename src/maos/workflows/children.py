@@ -30,7 +30,7 @@ from maos.model.events.run import TaskReleased
 from maos.model.run import TaskState
 from maos.model.status import AttemptStatus, TaskStatus
 from maos.model.workflow import WorkflowRun
-from maos.runs.outcomes import Outcome, what_follows
+from maos.runs.decisions import Outcome, what_follows
 from maos.workflows import values
 from maos.workflows.control import Control
 from maos.workflows.definition import Handle, StartRequest, StepFailed, Workflow, WorkflowChanged

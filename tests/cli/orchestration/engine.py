@@ -13,7 +13,7 @@ from pathlib import Path
 import maos
 from maos.clock import SystemClock
 from maos.model.run import Run, TaskState
-from maos.runs.scheduler import Outcome
+from maos.runs.decisions import Outcome
 from maos.runs.service import Runs
 
 

@@ -108,8 +108,8 @@ class LiveView(Observer):
                     if said := narration.of_fact(attempt.agent, data):
                         self.emit({**data, **about, **documents.time(attempt.output_us or None)})
                         self.report(*said, task=task)
-            case MessageUpdate(message, data) if message.sender != PERSON and message.type != "discovery":
-                self.emit({"kind": "message", **data, **documents.time(message.at_us)})
+            case MessageUpdate(message) if message.sender != PERSON and message.type != "discovery":
+                self.emit({"kind": "message", **message.data, **documents.time(message.at_us)})
                 to = ", ".join(narration.task_of(self.run.id, each) for each in message.to)
                 text = f"→ {'all' if message.topic else to}: {words.one_line(message.text, MESSAGE_WIDTH)}"
                 self.report(text, "", task=narration.task_of(self.run.id, message.sender))

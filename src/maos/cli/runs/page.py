@@ -285,7 +285,7 @@ def _counts(status: RunView) -> list[str]:
 
 def exit_code(run: Run) -> int:
     """The exit code of a run: 0 if it completed; else the reason says who can do something about it."""
-    from maos.runs.status import is_at_limit
+    from maos.runs.budgets import is_at_limit
 
     if run.status == "completed":
         return 0
