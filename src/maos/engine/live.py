@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from maos.bus.acknowledgements import Undeliverable, acknowledge, dead_letter
 from maos.bus.bus import Bus
 from maos.bus.mailbox import patiently
 from maos.clock import Clock
-from maos.engine import log, transcripts
+from maos.engine import checkpoints, log, transcripts
 from maos.engine.recorder import Recorder
 from maos.errors import LeaseLost
 from maos.faults import crash_point
@@ -34,51 +34,21 @@ from maos.model.failure import Ending, understand
 from maos.model.message import EXPIRED, Message, message, render
 from maos.model.run_status import ASKING_TOOL, READING_TOOL
 from maos.model.status import AttemptStatus
-from maos.settings import schema
+from maos.settings.current import Current
 from maos.workspaces import Workspace
 
-SAVED_EVERY_S = schema.CheckpointSettings().interval_s
 JOINED_BYTES_MAX = 64 << 20
 INPUT_PAUSE_S = 0.5
 UNTOLD_US_MAX = 10_000_000
 UNTOLD_BYTES_MAX = 256 << 10
 """For how long, and for how much, lines that mean nothing by themselves wait in the spool for one that does."""
-NOTICE_S = 10.0
-"""How soon a change of how often files are saved is noticed."""
 
 Listener = Callable[[Attempt, Sequence[Fact]], None]
 _DETACHED = log.Action("agent.detached", "engine detached from the agent, which keeps running")
 
 
-class AttemptLimits:
-    """What ends an attempt, and how often it is made safe."""
-
-    def __init__(
-        self,
-        *,
-        silence_s: float = 0.0,
-        checkpoint_s: float | Callable[[], Awaitable[float]] = SAVED_EVERY_S,
-        keywords: Callable[[], Sequence[str]] = lambda: schema.DiscoverySettings().keywords,
-        saves: Callable[[str, int], bool] = lambda _trigger, _turns: True,
-    ) -> None:
-        self.silence_s = silence_s
-        self._checkpoint_s = checkpoint_s
-        self._keywords = keywords
-        self.saves = saves
-        """Whether something is saved now, by what makes us think of it (turn or timer) and after how many turns."""
-
-    @property
-    def keywords(self) -> tuple[str, ...]:
-        """By which a discovery is known, in small letters; asked for each time, as they can change."""
-        return tuple(word.lower() for word in self._keywords())
-
-    async def checkpoint_s(self) -> float:
-        """How long until files are saved again; asked for each time, so that a change counts for those that run."""
-        return self._checkpoint_s if isinstance(self._checkpoint_s, (int, float)) else await self._checkpoint_s()
-
-
 class LiveAttempt:
-    """One attempt that this process runs."""
+    """One attempt that this process runs. What ends it and how often it is saved follows the settings, which change."""
 
     def __init__(
         self,
@@ -89,18 +59,18 @@ class LiveAttempt:
         process: runner.AgentProcess | None,
         clock: Clock,
         bus: Bus,
-        workspace: Workspace,
-        limits: AttemptLimits,
+        settings: Current,
         listener: Listener | None = None,
     ) -> None:
         self.recorder = recorder
+        self.task: asyncio.Task[Attempt] | None = None
+        """What runs it."""
         self._dialect = dialect
         self._order = order
         self._process = process
         self._clock = clock
         self._bus = bus
-        self._workspace = workspace
-        self._limits = limits
+        self._settings = settings
         self._listener = listener
         self._conversation: Conversation = dialect.converse(order, recorder.fold.conversation)
         self._undelivered: list[Message] = []
@@ -122,6 +92,11 @@ class LiveAttempt:
     def attempt(self) -> Attempt:
         """What is known of it."""
         return self.recorder.fold
+
+    async def wait(self) -> Attempt:
+        """Wait until it has ended. LeaseLost when another engine has claimed it."""
+        assert self.task is not None
+        return await asyncio.shield(self.task)
 
     async def run(self) -> Attempt:
         """Record the agent's output until it exits. If this is cancelled, detach; the agent keeps running."""
@@ -227,8 +202,8 @@ class LiveAttempt:
         if self._process is not None:
             await self._process.confirm(offset)
             if not attempt.in_turn and any(isinstance(each, facts.TurnEnded) for each in ready):
-                if self._limits.saves("turn", attempt.turns):
-                    await self.checkpoint("turn")
+                if self._is_saved("turn"):
+                    await self.checkpoint(trigger="turn")
                 await self._after_turn()
 
     def _is_due(self, offset: int) -> bool:
@@ -291,7 +266,7 @@ class LiveAttempt:
 
     def _discoveries(self, text: str) -> list[Fact]:
         """Lines that carry a keyword (R-104)."""
-        lowered, keywords = text.lower(), self._limits.keywords
+        lowered, keywords = text.lower(), [word.lower() for word in self._settings.values.discovery.keywords]
         if not any(word in lowered for word in keywords):
             return []
         found: list[Fact] = []
@@ -337,10 +312,10 @@ class LiveAttempt:
                     self._undelivered.append(message(record.event, version=record.version))
                 await self._deliver()
             case StopRequested(grace_s=grace_s):
-                await self.stop("asked", grace_s=grace_s, inbox_version=record.version)
+                await self.stop(grace_s=grace_s, inbox_version=record.version)
             case CheckpointRequested(name=name):
                 if name not in {each.name for each in self.attempt.checkpoints}:
-                    await self.checkpoint("asked", name)
+                    await self.checkpoint(name, trigger="asked")
             case PermissionAnswered(request=request, allow=allow, why=why):
                 await self.answer(request, allow=allow, why=why, inbox_version=record.version)
 
@@ -404,8 +379,9 @@ class LiveAttempt:
                 if reply is not None:
                     await self._write(reply._replace(id=f"permission/{request}"))
 
-    async def stop(self, why: str, *, grace_s: float = GRACE_S, inbox_version: int = 0) -> None:
-        """End the agent: TERM through the holder, so that it can close its tools and transcript, then KILL."""
+    async def stop(self, *, grace_s: float = GRACE_S, why: str = "asked", inbox_version: int = 0) -> None:
+        """End the agent: TERM through the holder, so that it can close its tools and transcript, then KILL. It can be
+        resumed."""
         if not self.attempt.is_open or self.attempt.exit:
             return
         if not self.attempt.stopping:
@@ -417,34 +393,32 @@ class LiveAttempt:
     # --- watching --------------------------------------------------------------------------------------------
 
     async def _make_checkpoints(self) -> None:
-        waited_s = 0.0
-        while True:
-            left_s = await patiently(self._limits.checkpoint_s) - waited_s
-            if left_s > 0:
-                pause_s = min(left_s, NOTICE_S)
-                await asyncio.sleep(pause_s)
-                waited_s += pause_s
-                continue
-            waited_s = 0.0
-            if self.attempt.version > self._checkpointed and self._limits.saves("timer", self.attempt.turns):
-                await self.checkpoint("timer")
+        async for _ in checkpoints.ticks(self._interval_s):
+            if self.attempt.version > self._checkpointed and self._is_saved("timer"):
+                await self.checkpoint(trigger="timer")
+
+    async def _interval_s(self) -> float:
+        return await checkpoints.interval_s(self.recorder.journal, self._settings.values.checkpoint.interval_s)
+
+    def _is_saved(self, trigger: str) -> bool:
+        return checkpoints.is_due(self._settings.values.checkpoint, trigger, self.attempt.turns)
 
     async def _watch_silence(self) -> None:
-        limit_s = self._limits.silence_s
+        limit_s = self._settings.values.agent.silence_s
         if not limit_s:
             await asyncio.Event().wait()
         while True:
             silent_s = (self._clock.now_us() - max(self._heard_us, self.attempt.output_us)) / 1e6
             if silent_s >= limit_s and not self.attempt.permissions:
-                await self.stop("silence")
+                await self.stop(why="silence")
                 await asyncio.Event().wait()
             await asyncio.sleep(max(0.05, limit_s - silent_s))
 
-    async def checkpoint(self, trigger: str, name: str = "") -> None:
+    async def checkpoint(self, name: str = "", *, trigger: str = "manual") -> None:
         """Make files and conversation of the agent safe, and remember the place."""
         attempt = self.attempt
         name = name or f"{trigger}-{len(attempt.checkpoints) + 1}"
-        files = await workspaces.checkpoint(self._workspace, name)
+        files = await workspaces.checkpoint(Workspace.from_data(attempt.workspace), name)
         commit = files.commit if files is not None else None
         crash_point("attempt:files saved")
         events = await transcripts.news(self._dialect, self._order, attempt)
@@ -461,7 +435,7 @@ class LiveAttempt:
                 state, now_us = dict(self._conversation.state()), self._clock.now_us()
                 output = AttemptOutput(offset=attempt.offset, at_us=now_us, facts=rest, conversation=state)
                 await self.recorder.append(output)
-            await self.checkpoint("end")
+            await self.checkpoint(trigger="end")
             await self.recorder.append(self._verdict())
         if self._listener is not None:
             self._listener(attempt, ())

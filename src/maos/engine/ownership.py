@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Protocol
 from maos.clock import MICROSECONDS, Clock
 from maos.errors import Conflict
 from maos.holder import identity as held
+from maos.holder import process_tree
+from maos.holder.machine import boot_id
 from maos.model.attempt import Attempt
 from maos.model.events.parts import Owner
 from maos.settings import LEASE_S
@@ -110,20 +112,15 @@ def lease_of(owner: Owner) -> Lease:
 def _machine() -> str:
     """This start of this kernel and this set of process ids: within it a pid and its start time name one process."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot}:{os.readlink('/proc/self/ns/pid')}"
+        return f"{boot_id()}:{os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return ""
 
 
 def _start_ticks(pid: int) -> int:
     """When a process began, in ticks since the kernel did; 0 when there is none."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return 0
-    fields = stat.rpartition(b")")[2].split()
-    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
+    seen = process_tree.look(pid)
+    return 0 if seen is None or seen.state in "ZX" else seen.start_ticks
 
 
 class Held(Conflict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -22,6 +23,7 @@ from maos.settings import LEASE_S as LEASE_S
 from maos.store.contract import Document, Lease
 
 FOLD_EVERY = 64
+LOOK_EVERY_S = 1.0
 PAUSE_S_MAX = 5.0
 _UNAVAILABLE = Action("store.unavailable", "store unavailable; waiting until it is back", logging.WARNING)
 _AVAILABLE = Action("store.available", "store available again")
@@ -108,6 +110,17 @@ class Kind(Generic[F]):
             _apply(fold, record)
         return fold if fold.version else None
 
+    async def until(self, journal: Journal, fold: F, condition: Callable[[F], bool]) -> None:
+        """Apply new events to a fold until a condition holds, or for a second: then the caller can check its owner."""
+        if condition(fold):
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_EVERY_S):
+                async for record in journal.follow_stream(self.stream(fold.id), after=fold.version):
+                    _apply(fold, record)
+                    if condition(fold):
+                        return
+
 
 def _apply(fold: Fold, record: Record) -> None:
     if record.version - record.spans != fold.version:
@@ -123,7 +136,7 @@ class Recorder(Generic[F]):
         self.fold = fold
         """Everything recorded so far, folded."""
         self.lease = lease
-        self._journal = journal
+        self.journal = journal
         self._kind = kind
         self._stream = kind.stream(fold.id)
         self._lease_s = lease_s
@@ -178,7 +191,7 @@ class Recorder(Generic[F]):
         while True:
             try:
                 held = self.lease
-                renewed = await self._journal.renew(held, ttl_s=self._lease_s)
+                renewed = await self.journal.renew(held, ttl_s=self._lease_s)
                 if renewed is None:
                     await self._reacquire(held)
                 elif self.lease is held:
@@ -189,7 +202,7 @@ class Recorder(Generic[F]):
 
     async def is_taken_elsewhere(self) -> bool:
         """Whether the stream now belongs to an engine on another machine."""
-        found = await self._kind.load(self._journal, self.fold.id)
+        found = await self._kind.load(self.journal, self.fold.id)
         return found is not None and not liveness(found.owner).is_here
 
     async def _write(self, events: Sequence[Event | EventBase], before: int, also: Sequence[Append]) -> None:
@@ -211,25 +224,25 @@ class Recorder(Generic[F]):
         self, events: Sequence[Event | EventBase], before: int, documents: Sequence[Document], also: Sequence[Append]
     ) -> None:
         appends = [Append(self._stream, events, expected=before), *also]
-        await self._journal.append_all(appends, under=self.lease, documents=documents)
+        await self.journal.append_all(appends, under=self.lease, documents=documents)
 
     async def _reacquire(self, lost: Lease) -> None:
         """A lease that only ran out (we were stopped, the store was away) may be had again; a taken one may not."""
         async with self._regaining:
             if self.lease.token != lost.token:
                 return  # the task that noticed first has it again
-            lease = await self._journal.acquire(lost.name, ttl_s=self._lease_s, owner=lost.owner)
+            lease = await self.journal.acquire(lost.name, ttl_s=self._lease_s, owner=lost.owner)
             if lease is None:
                 raise self._lost(lost, "another engine has claimed it")
             self.lease = lease
 
     async def _was_written(self, events: Sequence[Event | EventBase], before: int) -> bool:
         try:
-            version = await self._journal.version(self._stream)
+            version = await self.journal.version(self._stream)
             if version != before + len(events):
                 return False
-            record = await self._journal.event(self._stream, version)
+            record = await self.journal.event(self._stream, version)
         except StoreUnavailable:
             return False
-        kind, body = self._journal.codec.plain(events[-1])
+        kind, body = self.journal.codec.plain(events[-1])
         return record is not None and record.type == kind.name and record.data == msgspec.json.decode(body)

@@ -124,13 +124,19 @@ class RunReader:
 async def attempts_at(journal: Journal, agent: str, position: int) -> list[int]:
     """The numbers of the attempts of an agent that were planned at a position of the journal."""
     found = []
+    async for number in _numbers(journal, agent):
+        first = await journal.event(attempt.stream(attempt_id(agent, number)), 1)
+        if first is not None and first.position <= position:
+            found.append(number)
+    return found
+
+
+async def _numbers(journal: Journal, agent: str) -> AsyncIterator[int]:
+    """The numbers of the attempts of an agent; names of others may begin with its name and a dot."""
     async for name in journal.streams(attempt.stream(f"{agent}.")):
         tail = name.rpartition(".")[2]
         if tail.isdigit() and name == attempt.stream(attempt_id(agent, int(tail))):
-            first = await journal.event(name, 1)
-            if first is not None and first.position <= position:
-                found.append(int(tail))
-    return found
+            yield int(tail)
 
 
 class AttemptReader:
@@ -146,11 +152,7 @@ class AttemptReader:
 
     async def get(self, agent: str) -> Attempt:
         """The newest attempt of an agent."""
-        number = 0
-        async for name in self._journal.streams(attempt.stream(agent) + "."):
-            tail = name.rpartition(".")[2]
-            if name == attempt.stream(attempt_id(agent, int(tail) if tail.isdigit() else 0)):
-                number = max(number, int(tail))
+        number = max([each async for each in _numbers(self._journal, agent)], default=0)
         found = await ATTEMPT.load(self._journal, attempt_id(agent, number)) if number else None
         if found is None:
             raise NotFound(f"there is no agent {agent!r} that runs or ran", hint="`maos agent list` shows them")

@@ -38,13 +38,10 @@ async def put_back(journal: Journal, dialect: Dialect, order: LaunchOrder, attem
 
     The program's own file is preferred, for it may have a few lines more than we saw.
     """
-    if not dialect.capabilities.resume:
+    if not is_kept(dialect, order, attempt):
         return False
-    path = dialect.transcript(order, attempt.session)
-    if path is not None:
+    if dialect.transcript(order, attempt.session) is not None:
         return True
-    if not attempt.transcript_name:
-        return False
     path = dialect.transcript_home(order, attempt.session, attempt.transcript_name)
     pieces: list[str] = []
     for number in range(1, attempt.number + 1):

@@ -25,8 +25,8 @@ from maos.plans.format import Priority
 from maos.runs.agent_types import AgentType
 
 if TYPE_CHECKING:
-    from maos.engine.attempts import Attempts, Running
-    from maos.engine.live import Listener
+    from maos.engine.attempts import Attempts
+    from maos.engine.live import Listener, LiveAttempt
 
 TOOLS = ("Read", "Grep", "Glob")
 """What the planner may use: it looks, and changes nothing."""
@@ -184,7 +184,7 @@ async def _settled(
     raise AssertionError("the loop returns or raises")
 
 
-async def _answered(running: Running) -> Attempt:
+async def _answered(running: LiveAttempt) -> Attempt:
     """The attempt when it has ended. Its plan is of use here alone, so it is stopped when this is cancelled."""
     try:
         return await running.wait()

@@ -53,7 +53,8 @@ from maos.workflows.record import RunRecord
 from maos.workflows.waits import until
 
 if TYPE_CHECKING:
-    from maos.engine.attempts import Attempts, Running
+    from maos.engine.attempts import Attempts
+    from maos.engine.live import LiveAttempt
 
 INFRASTRUCTURE = (StoreUnavailable, LeaseLost, Conflict, Corrupt, HistoryLost, UnknownFormat)
 """Errors that say nothing about a child or an agent itself: this execution ends, and the run can be resumed."""
@@ -61,7 +62,7 @@ HELD_S = 0.25
 """How often the status of a child or an agent that another process runs is read."""
 NAME_CHARS_MAX = 64
 
-Begin = Callable[[], Coroutine[Any, Any, "Running | None"]]
+Begin = Callable[[], Coroutine[Any, Any, "LiveAttempt | None"]]
 
 
 def name_of(parent: str, step_id: str) -> str:
@@ -274,7 +275,7 @@ class Children:
     async def _run_attempt(self, name: str, begin: Begin) -> Attempt:
         """Begin an attempt and wait for its end; or for that of one that another process has."""
         attempts = self._attempts()
-        begun: asyncio.Task[Running | None] | None = None
+        begun: asyncio.Task[LiveAttempt | None] | None = None
         try:
             while True:
                 begun = asyncio.create_task(begin())
@@ -342,7 +343,7 @@ def _retry(attempt: Attempt, tries: int, now_us: int) -> TaskReleased | None:
     return following if isinstance(following, TaskReleased) else None
 
 
-async def _stop_begun(attempts: Attempts, name: str, begun: asyncio.Task[Running | None] | None) -> None:
+async def _stop_begun(attempts: Attempts, name: str, begun: asyncio.Task[LiveAttempt | None] | None) -> None:
     running = await begun if begun is not None else None
     if running is None:
         await stop_agent(attempts, name)
