@@ -42,7 +42,7 @@ async def test_an_answer_is_read_while_it_rests(root: Path, monkeypatch: pytest.
     monkeypatch.setattr(link, "TICK_S", 3_600.0)
     process = await start(root / "a", py(TALK_AND_LISTEN, keep_stdin_open=True))
     async with asyncio.timeout(PATIENCE_S):
-        while not process._link._resting:
+        while not process._resting:
             await process.records()
         assert await process.write("w1", b"hello\n")
     await process.detach()

@@ -28,7 +28,9 @@ from maos.engine.recorder import Recorder
 from maos.engine.streams import ATTEMPT, AttemptReader
 from maos.errors import InvalidInput, LeaseLost
 from maos.faults import crash_point
-from maos.holder import client as runner
+from maos.holder import client
+from maos.holder.agent_process import AgentProcess, HolderGone, StartFailed, remove
+from maos.holder.records import left_behind
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, agent_of, attempt_id, check_agent, restoration, stream
 from maos.model.events.attempt import AttemptClaimed, AttemptEnded, AttemptPlanned, AttemptStarted
@@ -228,7 +230,7 @@ class Attempts(AttemptReader):
             live = self._live(recorder, attempt_spec.order_of(attempt), process, listener)
             if process is None:
                 if here:
-                    await live.hear_rest(runner.left_behind(folder, after=attempt.offset))
+                    await live.hear_rest(left_behind(folder, after=attempt.offset))
                 await live.run()
                 await self._journal.release(recorder.lease)
                 return None
@@ -362,7 +364,7 @@ class Attempts(AttemptReader):
         self,
         recorder: Recorder[Attempt],
         order: LaunchOrder,
-        process: runner.AgentProcess | None,
+        process: AgentProcess | None,
         listener: Listener | None,
     ) -> LiveAttempt:
         return LiveAttempt(
@@ -378,13 +380,13 @@ class Attempts(AttemptReader):
 
     async def _launch(
         self, order: LaunchOrder, planned: AttemptPlanned, program: AgentProgram, recorder: Recorder[Attempt]
-    ) -> runner.AgentProcess:
+    ) -> AgentProcess:
         """Record what will be done, do it, record that it was done."""
         lease, folder = recorder.lease, self.folder / "holders" / order.attempt
         owner, at_us = ownership.identity(lease), self._clock.now_us()
         await recorder.append(msgspec.structs.replace(planned, owner=owner, folder=str(folder), at_us=at_us))
         command = self._dialect(planned.agent_kind).command(order, program, self._environment)
-        held = runner.Spec(
+        held = client.Spec(
             attempt=order.attempt,
             argv=tuple(command.argv),
             env=dict(command.env),
@@ -398,8 +400,8 @@ class Attempts(AttemptReader):
         )
         crash_point("attempt:before start")
         try:
-            process = await runner.start(folder, held)
-        except runner.StartFailed as error:
+            process = await client.start(folder, held)
+        except StartFailed as error:
             now_us, failed = self._clock.now_us(), AttemptStatus.FAILED
             ended = AttemptEnded(status=failed, failure="start_failed", message=error.what, at_us=now_us)
             await recorder.append(ended)
@@ -408,10 +410,10 @@ class Attempts(AttemptReader):
         await recorder.append(self._started(process))
         return process
 
-    async def _attach(self, folder: Path, lease: Lease, after: int) -> runner.AgentProcess | None:
+    async def _attach(self, folder: Path, lease: Lease, after: int) -> AgentProcess | None:
         try:
-            return await runner.attach(folder, token=lease.token, after=after)
-        except runner.HolderGone:
+            return await client.attach(folder, token=lease.token, after=after)
+        except HolderGone:
             return None
 
     async def _clear_away(self, attempt: Attempt) -> None:
@@ -423,13 +425,13 @@ class Attempts(AttemptReader):
         try:
             process = await self._attach(folder, lease, attempt.offset)
             if process is None:
-                await asyncio.to_thread(runner.remove, folder)
+                await asyncio.to_thread(remove, folder)
             else:
                 await process.finish()
         finally:
             await self._journal.release(lease)
 
-    def _started(self, process: runner.AgentProcess) -> AttemptStarted:
+    def _started(self, process: AgentProcess) -> AttemptStarted:
         return AttemptStarted(pid=process.pid, holder_pid=process.holder_pid, at_us=self._clock.now_us())
 
     async def _watch(self, live: LiveAttempt) -> LiveAttempt:

@@ -22,7 +22,9 @@ from maos.engine import checkpoints, log, transcripts
 from maos.engine.recorder import Recorder
 from maos.errors import LeaseLost
 from maos.faults import crash_point
-from maos.holder import client as runner
+from maos.holder import client
+from maos.holder.agent_process import AgentProcess, HolderGone, InputFull, remove
+from maos.holder.records import AgentExit, SpoolRecord, left_behind
 from maos.journal.journal import Append, Record
 from maos.model.attempt import Attempt
 from maos.model.events import facts
@@ -56,7 +58,7 @@ class LiveAttempt:
         dialect: Dialect,
         order: LaunchOrder,
         *,
-        process: runner.AgentProcess | None,
+        process: AgentProcess | None,
         clock: Clock,
         bus: Bus,
         settings: Current,
@@ -108,7 +110,7 @@ class LiveAttempt:
                 try:
                     await self._hear_while_watching(self._process)
                     break
-                except runner.HolderGone:
+                except HolderGone:
                     await self._attach_again(self._process)
             await self._conclude()
         except LeaseLost:
@@ -121,7 +123,7 @@ class LiveAttempt:
                     log.write(log.ENGINE, _DETACHED, agent=self.attempt.agent)
         return self.attempt
 
-    async def _hear_while_watching(self, process: runner.AgentProcess) -> None:
+    async def _hear_while_watching(self, process: AgentProcess) -> None:
         """Until the agent has ended, or one of the watching tasks fails."""
         work = (self.recorder.keep_lease, self._execute_commands, self._make_checkpoints, self._watch_silence)
         tasks = [asyncio.create_task(self._hear_all(process)), *(asyncio.create_task(each()) for each in work)]
@@ -135,7 +137,7 @@ class LiveAttempt:
 
     # --- hearing ---------------------------------------------------------------------------------------------
 
-    async def _hear_all(self, process: runner.AgentProcess) -> None:
+    async def _hear_all(self, process: AgentProcess) -> None:
         if self.attempt.is_open and not self.attempt.in_turn:
             await self._after_turn()
         await self._repeat_answers()
@@ -147,7 +149,7 @@ class LiveAttempt:
         if self._process is not None and await self.recorder.is_taken_elsewhere():
             await _end(self._process)
 
-    async def _attach_again(self, lost: runner.AgentProcess) -> None:
+    async def _attach_again(self, lost: AgentProcess) -> None:
         """Go on from what is recorded: with the holder if it only hung up, else with what it left on disk."""
         await lost.detach()
         self._process = None
@@ -155,13 +157,13 @@ class LiveAttempt:
         self._conversation = self._dialect.converse(self._order, self.attempt.conversation)
         folder, after = Path(self.attempt.folder), self.attempt.offset
         try:
-            self._process = await runner.attach(folder, token=self.recorder.lease.token, after=after)
-        except runner.HolderGone:
-            await self.hear_rest(runner.left_behind(folder, after=after))
+            self._process = await client.attach(folder, token=self.recorder.lease.token, after=after)
+        except HolderGone:
+            await self.hear_rest(left_behind(folder, after=after))
 
-    async def hear_rest(self, records: Iterable[runner.SpoolRecord]) -> None:
+    async def hear_rest(self, records: Iterable[SpoolRecord]) -> None:
         """Record what a holder that has exited left behind."""
-        group: list[runner.SpoolRecord] = []
+        group: list[SpoolRecord] = []
         for record in records:
             group.append(record)
             if len(group) == 1000:
@@ -170,7 +172,7 @@ class LiveAttempt:
         if group:
             await self._hear(group)
 
-    async def _hear(self, records: Sequence[runner.SpoolRecord]) -> None:
+    async def _hear(self, records: Sequence[SpoolRecord]) -> None:
         """Line 4/8: a group of lines becomes one event, addressed by stream, version and lease."""
         attempt = self.attempt
         ready: list[Fact] = []
@@ -227,7 +229,7 @@ class LiveAttempt:
             *acknowledge(agent, versions + fetched, floor=floor, by=self.attempt.id),
         ]
 
-    def _understand(self, record: runner.SpoolRecord, replies: list[Reply]) -> list[Fact]:
+    def _understand(self, record: SpoolRecord, replies: list[Reply]) -> list[Fact]:
         if record.kind in ("stdout", "stderr"):
             return self._hear_line(record, replies)
         if record.kind == "input":
@@ -235,12 +237,12 @@ class LiveAttempt:
         if record.kind == "stopping":
             return [facts.Stopping(record.data.decode())]
         if record.kind == "exit":
-            return [_exit(runner.AgentExit.of(record))]
+            return [_exit(AgentExit.of(record))]
         if record.kind in ("trouble", "torn"):
             return [facts.OutputLost(record.kind, record.data.decode(errors="replace"))]
         return []
 
-    def _hear_line(self, record: runner.SpoolRecord, replies: list[Reply]) -> list[Fact]:
+    def _hear_line(self, record: SpoolRecord, replies: list[Reply]) -> list[Fact]:
         """The facts of a line once it is whole: parts of a long one are joined, up to a limit."""
         joined = self._open_lines.get(record.kind)
         if record.partial and (joined is None or len(joined) < JOINED_BYTES_MAX):
@@ -287,7 +289,7 @@ class LiveAttempt:
                 try:
                     await self._process.write(reply.id, reply.data, close=reply.closes)
                     break
-                except runner.InputFull:  # it does not read its input now; its output is kept meanwhile
+                except InputFull:  # it does not read its input now; its output is kept meanwhile
                     await asyncio.sleep(INPUT_PAUSE_S)
             crash_point("attempt:after input")
 
@@ -471,7 +473,7 @@ class LiveAttempt:
         )
 
 
-async def _end(process: runner.AgentProcess) -> None:
+async def _end(process: AgentProcess) -> None:
     """Kill an agent with all it has started, and its holder; what it still printed is not recorded."""
     await process.kill()
     while records := await process.records():
@@ -491,10 +493,10 @@ def _shows_work(fact: Fact) -> bool:
 
 def _remove(folder: Path) -> None:
     if folder.exists():
-        runner.remove(folder)
+        remove(folder)
 
 
-def _exit(exit: runner.AgentExit) -> facts.ProcessExit:
+def _exit(exit: AgentExit) -> facts.ProcessExit:
     """How a process ended."""
     has_started = exit.errno is None
     return facts.ProcessExit(

@@ -119,8 +119,8 @@ def _machine() -> str:
 
 def _start_ticks(pid: int) -> int:
     """When a process began, in ticks since the kernel did; 0 when there is none."""
-    seen = process_tree.look(pid)
-    return 0 if seen is None or seen.state in "ZX" else seen.start_ticks
+    seen = process_tree.living(pid)
+    return 0 if seen is None else seen.start_ticks
 
 
 class Held(Conflict):

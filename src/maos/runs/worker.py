@@ -13,7 +13,7 @@ import msgspec
 from maos import workspaces as workspaces
 from maos.engine.attempt_spec import TIME_LIMIT_S
 from maos.errors import InvalidInput, NotFound
-from maos.holder.client import StartFailed
+from maos.holder.agent_process import StartFailed
 from maos.model.attempt import Attempt
 from maos.model.events.attempt import AttemptOutput
 from maos.model.events.facts import Fact, Line

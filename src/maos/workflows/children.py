@@ -24,7 +24,7 @@ from maos.errors import (
     UnknownFormat,
 )
 from maos.faults import crash_point
-from maos.holder.client import StartFailed
+from maos.holder.agent_process import StartFailed
 from maos.model.attempt import Attempt
 from maos.model.events.run import TaskReleased
 from maos.model.run import TaskState
