@@ -20,13 +20,13 @@ from maos.errors import Conflict
 from maos.holder import identity as held
 from maos.holder import process_tree
 from maos.holder.machine import boot_id
-from maos.model.attempt import Attempt
 from maos.model.events.parts import Owner
 from maos.settings import LEASE_S
 from maos.store.contract import Lease
 
 if TYPE_CHECKING:
     from maos.journal.journal import Journal
+    from maos.model.attempt import Attempt
 
 CLAIM_S = 10.0
 CLAIM_POLL_S = 0.1

@@ -6,10 +6,10 @@ The copy is made of what the file has grown by since the last time, whole lines 
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 from maos.agents.contract import Dialect, LaunchOrder
+from maos.files import whole_file
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, attempt_id, stream
 from maos.model.events.attempt import AttemptTranscript
@@ -78,9 +78,5 @@ def read(path: Path, after: int = 0) -> list[AttemptTranscript]:
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    beside = path.with_name(path.name + ".new")
-    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.rename(path)
+    with whole_file(path) as partial:
+        partial.write_text(text, encoding="utf-8")

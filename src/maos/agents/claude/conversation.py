@@ -3,6 +3,9 @@
 Text is returned in paragraphs while it streams; the paragraph in the making is part of the state, so a crash loses
 nothing that was read. When the finished block arrives, only the rest of it is returned. A turn has ended when the
 program says that it is idle: a result may come before, while agents of its own are still at work.
+
+Of a result, `is_error` says whether it went wrong; `subtype` does not (an API failure is a "success"). Figures named
+`total` keep counting over turns, and over a resume; only differences of them are facts.
 """
 
 from __future__ import annotations
@@ -15,12 +18,22 @@ from typing import Any
 
 import msgspec
 
-from maos.agents.claude import result
-from maos.agents.claude.result import Counted
 from maos.agents.contract import Conversation, Interpreted, LaunchOrder, Reply
-from maos.agents.values import Object, as_count, as_json, as_number, as_object, as_objects, as_text, decoded, storable
+from maos.agents.values import (
+    Object,
+    as_count,
+    as_json,
+    as_list,
+    as_number,
+    as_object,
+    as_objects,
+    as_text,
+    decoded,
+    storable,
+)
 from maos.model.events import facts
 from maos.model.events.facts import Fact
+from maos.model.failure import from_words
 
 TAIL_CHARS_MAX = 1000
 """A paragraph in the making that is longer is returned in parts: it would be recorded again with every line."""
@@ -37,6 +50,16 @@ SILENT = frozenset(
 )
 """Messages of the program about itself that mean nothing to us."""
 SILENT_TYPES = frozenset("control_response command_lifecycle keep_alive tool_progress tool_use_summary".split())
+
+BY_SUBTYPE = {"error_max_turns": "turns_reached", "error_max_budget_usd": "budget_reached"}
+EPOCH = re.compile(r"\|(\d{10})\b")
+"""The time of a reset, as older versions put it behind the message of a usage limit."""
+TOKENS = {
+    "input": ("input_tokens", "inputTokens"),
+    "output": ("output_tokens", "outputTokens"),
+    "cache_read": ("cache_read_input_tokens", "cacheReadInputTokens"),
+    "cache_write": ("cache_creation_input_tokens", "cacheCreationInputTokens"),
+}
 
 
 class ClaudeState(msgspec.Struct, omit_defaults=True):
@@ -72,8 +95,8 @@ class ClaudeConversation(Conversation):
     """One conversation with a running Claude Code."""
 
     def __init__(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> None:
-        self._order = order
-        self._state = ClaudeState() if state is None else msgspec.convert(dict(state), ClaudeState)
+        super().__init__(order)
+        self._state = msgspec.convert(dict(state or {}), ClaudeState)
 
     def state(self) -> Mapping[str, Any]:
         """What another process must know to continue parsing the output."""
@@ -119,12 +142,6 @@ class ClaudeConversation(Conversation):
             answer = {"behavior": "deny", "message": why or "This was not allowed. Go on without it, or say why not."}
         response = {"subtype": "success", "request_id": request, "response": answer}
         return Reply(f"permission/{request}", _line({"type": "control_response", "response": response}))
-
-    def interrupt(self, id: str) -> Reply | None:
-        """What makes it stop what it is doing and take another message."""
-        if self._state.closed:
-            return None
-        return Reply(id, _line({"type": "control_request", "request_id": id, "request": {"subtype": "interrupt"}}))
 
     def end(self) -> Reply | None:
         """The end of its input: it finishes what it is doing, and ends."""
@@ -225,7 +242,7 @@ class ClaudeConversation(Conversation):
         if kind == "message_start":
             begun = as_object(event.get("message"))
             state.message, state.model = as_text(begun.get("id")), as_text(begun.get("model"))
-            state.usage = result.tokens(as_object(begun.get("usage")))
+            state.usage = _tokens(as_object(begun.get("usage")))
             state.told, state.tail = 0, ""
         elif kind == "content_block_start":
             state.told, state.tail = 0, ""
@@ -234,7 +251,7 @@ class ClaudeConversation(Conversation):
         elif kind == "content_block_stop":
             state.told, state.tail = 0, ""  # returned with the whole block, or the request failed and will be repeated
         elif kind == "message_delta":
-            used = result.tokens(as_object(event.get("usage")))
+            used = _tokens(as_object(event.get("usage")))
             return self._count({**state.usage, **{name: count for name, count in used.items() if count}})
         return ()
 
@@ -257,7 +274,7 @@ class ClaudeConversation(Conversation):
         state.usage = {}
         if not any(usage.values()):
             return ()
-        state.counted = result.added(state.counted, usage)
+        state.counted = _added(state.counted, usage)
         return [facts.Usage(state.message, model=state.model, **usage)]
 
     def _assistant(self, message: Object) -> Sequence[Fact]:
@@ -309,23 +326,92 @@ class ClaudeConversation(Conversation):
     def _result(self, message: Object) -> Sequence[Fact]:
         state = self._state
         turn = as_text(message.get("uuid"))
-        used = result.used(message, Counted(state.total_usd, resumed=self._order.resume))
+        tokens, usd = _used(message, state.total_usd, resumed=self._order.resume)
         found: list[Fact] = []
-        rest = result.missing(used.tokens, state.counted)
+        rest = _missing(tokens, state.counted)
         if any(rest.values()):  # its own agents, a repeated request, a summary: reported nowhere else
             found.append(facts.Usage(f"turn {turn}", model="", **rest))
-        if used.usd > 0:
-            found.append(facts.Cost(used.usd, turn=turn))
-        state.counted, state.total_usd = {}, used.total_usd
-        trouble = result.trouble(message, reset_s=state.reset_s)
-        found += trouble
-        ended = result.ended(message)
+        if usd > 0:
+            found.append(facts.Cost(usd, turn=turn))
+        state.counted, state.total_usd = {}, _usd(message.get("total_cost_usd"))
+        found += _trouble(message, reset_s=state.reset_s)
+        ended = _ended(message)
         if state.agents and not ended.failed:
             return found  # an interim report: the end of its own agents wakes it for another
         if not state.busy:
             return [*found, ended]
         state.ended = ended
         return found
+
+
+def _tokens(usage: Object) -> dict[str, int]:
+    """Counts of tokens by our names, from either way of writing them."""
+    return {name: as_count(usage.get(theirs[0])) or as_count(usage.get(theirs[1])) for name, theirs in TOKENS.items()}
+
+
+def _added(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    """The sum of two counts."""
+    return {name: one.get(name, 0) + other.get(name, 0) for name in TOKENS}
+
+
+def _missing(all_: dict[str, int], reported: dict[str, int]) -> dict[str, int]:
+    """What was used and not reported yet."""
+    return {name: max(0, all_.get(name, 0) - reported.get(name, 0)) for name in TOKENS}
+
+
+def _used(result: Object, before_usd: float, *, resumed: bool) -> tuple[dict[str, int], float]:
+    """Tokens and cost since the result before, whose total was `before_usd`; 0 if there was none."""
+    since = result.get("model_usage_since_last_result")
+    if isinstance(since, dict):
+        sum_: dict[str, int] = {}
+        usd = 0.0
+        for model in since.values():
+            if isinstance(model, dict):
+                sum_ = _added(sum_, _tokens(model))
+                usd += _usd(model.get("costUSD"))
+        return sum_, usd
+    # An older version. The first total after a resume has an unknown cost of earlier attempts in it.
+    unknown = resumed and not before_usd
+    usd = 0.0 if unknown else max(0.0, _usd(result.get("total_cost_usd")) - before_usd)
+    return _tokens(as_object(result.get("usage"))), usd
+
+
+def _trouble(result: Object, *, reset_s: int) -> list[Fact]:
+    """What went wrong, if anything did that was not wanted."""
+    reason = as_text(result.get("terminal_reason"))
+    if result.get("is_error") is not True or reason.startswith("aborted"):
+        return []
+    words = _words(result)
+    status = as_count(result.get("api_error_status"))
+    failure = BY_SUBTYPE.get(as_text(result.get("subtype")))
+    if failure is None:
+        failure = "context_overflow" if reason == "prompt_too_long" else from_words(words, status=status)
+    if (found := EPOCH.search(words)) is not None:
+        reset_s = int(found.group(1))
+    reset_us = reset_s * 1_000_000 if failure == "rate_limited" else 0
+    return [facts.Trouble(failure, words, status=status, reset_us=reset_us)]
+
+
+def _ended(result: Object) -> facts.TurnEnded:
+    """The end of the turn."""
+    failed = result.get("is_error") is True
+    reason = as_text(result.get("terminal_reason")) or as_text(result.get("subtype"))
+    words = "interrupted" if reason.startswith("aborted") else _words(result)
+    return facts.TurnEnded(
+        words if failed else as_text(result.get("result")),
+        failed=failed,
+        reason=reason if failed else "",
+        turns=as_count(result.get("num_turns")),
+    )
+
+
+def _usd(value: Any) -> float:
+    return max(0.0, as_number(value) or 0.0)
+
+
+def _words(result: Object) -> str:
+    errors = [each for each in as_list(result.get("errors")) if isinstance(each, str)]
+    return "; ".join(errors) or as_text(result.get("result")) or as_text(result.get("subtype"))
 
 
 def user_line(session: str, id: str, text: str) -> bytes:
