@@ -12,7 +12,7 @@ import secrets
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 
 import msgspec
 
@@ -43,8 +43,6 @@ from maos.redact import REDACTED
 from maos.settings.current import Current
 from maos.store.contract import Lease
 from maos.workspaces import Workspace
-
-N = TypeVar("N", int, float)
 
 
 class Attempts(AttemptReader):
@@ -101,7 +99,7 @@ class Attempts(AttemptReader):
         agent = check_agent(name) if name else f"{kind.partition(':')[0]}-{secrets.token_hex(3)}"
         program = dialect.find(self._environment, argv)
         id = attempt_id(agent, 1)
-        if await self._journal.version(stream(id)):
+        if await self.journal.version(stream(id)):
             raise InvalidInput(
                 f"there is an agent {agent!r} already", hint=f"choose another name, or `maos agent resume {agent}`"
             )
@@ -144,7 +142,7 @@ class Attempts(AttemptReader):
 
             running = await m.agents.resume("reviewer", task="look at the tests too")
         """
-        await consent.check(self._journal, agent)
+        await consent.check(self.journal, agent)
         before = await self.get(agent)
         if like is not None:
             given = [name for name in like.get("pass_variables", ()) if name in self._environment]
@@ -174,9 +172,9 @@ class Attempts(AttemptReader):
         await workspaces.verify(workspace, saved[-1] if saved else None)
         await self.bus.expire(agent)
         waiting = [each async for each in self.bus.waiting(agent)]
-        inbox_cursor = await self._journal.version(inbox(agent))
+        inbox_cursor = await self.journal.version(inbox(agent))
         dialect = self._dialect(before.kind)
-        remembers = await transcripts.put_back(self._journal, dialect, old, before)
+        remembers = await transcripts.put_back(self.journal, dialect, old, before)
         messages = [render(each.message) for each in waiting]
         anew = restoration(before, remembers=False, messages=messages)
         told = restoration(before, remembers=True, messages=messages) if remembers else anew
@@ -184,6 +182,7 @@ class Attempts(AttemptReader):
             told = old.task
             inbox_cursor, waiting = waiting[0].message.version - 1 if waiting else inbox_cursor, []
         run = before.order.get("run", "")
+        given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         order = old._replace(
             attempt=id,
             task=f"{told}\n\n{task}" if task else told,
@@ -193,14 +192,14 @@ class Attempts(AttemptReader):
             cwd=workspace.path,
             mcp=self._servers(dialect, id, run, options.get("mcp", ()), before=old.mcp),
             env=self._given([*old.env, *options.get("pass_variables", ())]),
-            turns_max=_given_or(options.get("turns_max"), old.turns_max),
-            budget_usd=_given_or(options.get("budget_usd"), old.budget_usd),
+            turns_max=given.get("turns_max", old.turns_max),
+            budget_usd=given.get("budget_usd", old.budget_usd),
         )
         return order, attempt_spec.plan(
             order,
             before.kind,
             before.task,
-            time_limit_s=_given_or(options.get("time_limit_s"), before.order["time_limit_s"]),
+            time_limit_s=given.get("time_limit_s", before.order["time_limit_s"]),
             workspace=workspace,
             run=run,
             inbox_cursor=inbox_cursor,
@@ -219,7 +218,7 @@ class Attempts(AttemptReader):
             await self._clear_away(attempt)
             return None
         lease = await self._claim(agent, attempt)
-        recorder = Recorder(self._journal, ATTEMPT, attempt, lease, lease_s=self._lease_s)
+        recorder = Recorder(self.journal, ATTEMPT, attempt, lease, lease_s=self._lease_s)
         folder = Path(attempt.folder)
         here = ownership.liveness(attempt.owner).is_here
         try:
@@ -232,10 +231,10 @@ class Attempts(AttemptReader):
                 if here:
                     await live.hear_rest(left_behind(folder, after=attempt.offset))
                 await live.run()
-                await self._journal.release(recorder.lease)
+                await self.journal.release(recorder.lease)
                 return None
         except BaseException:
-            await self._journal.release(recorder.lease)
+            await self.journal.release(recorder.lease)
             raise
         return await self._watch(live)
 
@@ -264,12 +263,12 @@ class Attempts(AttemptReader):
 
     async def stop(self, agent: str, *, grace_s: float = GRACE_S) -> None:
         """Have an agent ended by whichever engine runs it."""
-        await self._journal.append(inbox(agent), StopRequested(grace_s=grace_s, at_us=self._clock.now_us()))
+        await self.journal.append(inbox(agent), StopRequested(grace_s=grace_s, at_us=self._clock.now_us()))
 
     async def answer(self, agent: str, request: str, *, allow: bool, why: str = "") -> None:
         """Answer, from anywhere, what an agent asks to be allowed to do."""
         answered = PermissionAnswered(request=request, allow=allow, why=why, at_us=self._clock.now_us())
-        await self._journal.append(inbox(agent), answered)
+        await self.journal.append(inbox(agent), answered)
 
     # --- ending ----------------------------------------------------------------------------------------------
 
@@ -283,11 +282,11 @@ class Attempts(AttemptReader):
                 await self.stop(attempt.agent, grace_s=grace_s)
                 requested = attempt.owner
             attempt = await self.get(attempt.agent)
-            await ATTEMPT.until(self._journal, attempt, lambda each: not each.is_open)
+            await ATTEMPT.until(self.journal, attempt, lambda each: not each.is_open)
 
     async def end_all(self, run: str, grace_s: float) -> list[str]:
         """Have all agents of a run stopped, those of its gates too; the names of those that still ran."""
-        names = {agent_of(name.removeprefix(stream(""))) async for name in self._journal.streams(stream(f"{run}."))}
+        names = {agent_of(name.removeprefix(stream(""))) async for name in self.journal.streams(stream(f"{run}."))}
         found = [await self.get(name) for name in sorted(names)]
         at_work = [each for each in found if each.is_open]
         await asyncio.gather(*(self.end(each, grace_s) for each in at_work))
@@ -341,7 +340,7 @@ class Attempts(AttemptReader):
     async def _claim(self, agent: str, attempt: Attempt | None) -> Lease:
         hint = f"`maos agent logs -f {agent}` watches it from here; `maos agent stop {agent}` ends it"
         is_open = attempt is not None and attempt.is_open
-        return await claim(self._journal, self._clock, f"attempt/{agent}", attempt, is_open=is_open, hint=hint)
+        return await claim(self.journal, self._clock, f"attempt/{agent}", attempt, is_open=is_open, hint=hint)
 
     async def _begin(
         self,
@@ -353,10 +352,10 @@ class Attempts(AttemptReader):
     ) -> LiveAttempt:
         lease = await self._claim(planned.agent, before)
         try:
-            recorder = Recorder(self._journal, ATTEMPT, Attempt(id=order.attempt), lease, lease_s=self._lease_s)
+            recorder = Recorder(self.journal, ATTEMPT, Attempt(id=order.attempt), lease, lease_s=self._lease_s)
             process = await self._launch(order, planned, program, recorder)
         except BaseException:
-            await self._journal.release(lease)
+            await self.journal.release(lease)
             raise
         return await self._watch(self._live(recorder, order, process, listener))
 
@@ -429,7 +428,7 @@ class Attempts(AttemptReader):
             else:
                 await process.finish()
         finally:
-            await self._journal.release(lease)
+            await self.journal.release(lease)
 
     def _started(self, process: AgentProcess) -> AttemptStarted:
         return AttemptStarted(pid=process.pid, holder_pid=process.holder_pid, at_us=self._clock.now_us())
@@ -444,8 +443,4 @@ class Attempts(AttemptReader):
             return await live.run()
         finally:
             self._tasks.pop(live.attempt.agent, None)
-            await self._journal.release(live.recorder.lease)
-
-
-def _given_or(given: N | None, before: N) -> N:
-    return before if given is None else given
+            await self.journal.release(live.recorder.lease)

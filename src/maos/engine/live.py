@@ -145,12 +145,17 @@ class LiveAttempt:
             await self._hear(records)
 
     async def _end_if_taken_elsewhere(self) -> None:
-        """Nobody on another machine can reach this holder, and two must not act for one agent."""
-        if self._process is not None and await self.recorder.is_taken_elsewhere():
-            await _end(self._process)
+        """Kill the agent and its holder if an engine on another machine has claimed it: that one cannot reach them, and
+        two must not act for one agent. What it still printed is not recorded."""
+        process = self._process
+        if process is not None and await self.recorder.is_taken_elsewhere():
+            await process.kill()
+            while records := await process.records():
+                await process.confirm(records[-1].offset)
+            await process.finish()
 
     async def _attach_again(self, lost: AgentProcess) -> None:
-        """Go on from what is recorded: with the holder if it only hung up, else with what it left on disk."""
+        """Continue from what is recorded: with the holder if it only hung up, else with what it left on disk."""
         await lost.detach()
         self._process = None
         self._open_lines, self._held, self._state_before_hold = {}, [], None
@@ -211,7 +216,7 @@ class LiveAttempt:
     def _is_due(self, offset: int) -> bool:
         """Whether lines without a fact, such as a few words of a paragraph, have waited long enough to be recorded.
 
-        Meanwhile the holder keeps them. Whoever takes over hears them again, and understands them as we did.
+        Meanwhile the holder keeps them. An engine that takes over hears them again, and understands them as we did.
         """
         untold_us = self._heard_us - self.attempt.output_us
         untold_bytes = offset - self.attempt.offset
@@ -444,7 +449,7 @@ class LiveAttempt:
         if self._process is not None:
             await self._process.finish()
         else:
-            await asyncio.to_thread(_remove, Path(attempt.folder))
+            await asyncio.to_thread(remove, Path(attempt.folder))
 
     def _verdict(self) -> AttemptEnded:
         attempt = self.attempt
@@ -473,14 +478,6 @@ class LiveAttempt:
         )
 
 
-async def _end(process: AgentProcess) -> None:
-    """Kill an agent with all it has started, and its holder; what it still printed is not recorded."""
-    await process.kill()
-    while records := await process.records():
-        await process.confirm(records[-1].offset)
-    await process.finish()
-
-
 def _has_succeeded(fact: Fact, tools: Collection[str]) -> bool:
     """Whether this says that one of some tool calls has ended well."""
     return isinstance(fact, facts.ToolResult) and fact.id in tools and not fact.failed
@@ -489,11 +486,6 @@ def _has_succeeded(fact: Fact, tools: Collection[str]) -> bool:
 def _shows_work(fact: Fact) -> bool:
     """Whether an agent that says this has got its task."""
     return isinstance(fact, facts.ToolUse) or (isinstance(fact, facts.TurnEnded) and not fact.failed)
-
-
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        remove(folder)
 
 
 def _exit(exit: AgentExit) -> facts.ProcessExit:

@@ -143,17 +143,12 @@ class AttemptReader:
     """Finds attempts by the names of their agents."""
 
     def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
-    @property
-    def journal(self) -> Journal:
-        """Where they are recorded."""
-        return self._journal
+        self.journal = journal
 
     async def get(self, agent: str) -> Attempt:
         """The newest attempt of an agent."""
-        number = max([each async for each in _numbers(self._journal, agent)], default=0)
-        found = await ATTEMPT.load(self._journal, attempt_id(agent, number)) if number else None
+        number = max([each async for each in _numbers(self.journal, agent)], default=0)
+        found = await ATTEMPT.load(self.journal, attempt_id(agent, number)) if number else None
         if found is None:
             raise NotFound(f"there is no agent {agent!r} that runs or ran", hint="`maos agent list` shows them")
         return found
@@ -161,23 +156,23 @@ class AttemptReader:
     async def all(self) -> AsyncIterator[Attempt]:
         """The newest attempt of every agent, by name."""
         newest: dict[str, int] = {}
-        async for name in self._journal.streams("attempt/"):
+        async for name in self.journal.streams("attempt/"):
             id = name.removeprefix("attempt/")
             newest[agent_of(id)] = max(newest.get(agent_of(id), 0), int(id.rpartition(".")[2]))
         for name, number in sorted(newest.items()):
-            found = await ATTEMPT.load(self._journal, attempt_id(name, number))
+            found = await ATTEMPT.load(self.journal, attempt_id(name, number))
             if found is not None:
                 yield found
 
     async def at(self, agent: str, position: int) -> Attempt | None:
         """The newest attempt of an agent as it was at a position of the journal; None when it had not started."""
-        begun = await attempts_at(self._journal, agent, position)
-        return await ATTEMPT.at(self._journal, attempt_id(agent, max(begun)), position=position) if begun else None
+        begun = await attempts_at(self.journal, agent, position)
+        return await ATTEMPT.at(self.journal, attempt_id(agent, max(begun)), position=position) if begun else None
 
     async def history(self, agent: str) -> list[Attempt]:
         """All attempts of an agent, the oldest first."""
         newest = await self.get(agent)
-        found = [await ATTEMPT.load(self._journal, attempt_id(agent, number)) for number in range(1, newest.number)]
+        found = [await ATTEMPT.load(self.journal, attempt_id(agent, number)) for number in range(1, newest.number)]
         return [*(each for each in found if each is not None), newest]
 
     async def discoveries(self, of: Run, *, but: str = "") -> list[tuple[str, str]]:
@@ -186,12 +181,12 @@ class AttemptReader:
         for task in of.tasks.values():
             name = of.agent(task.name)
             if task.attempts and name != but:
-                newest = await ATTEMPT.load(self._journal, attempt_id(name, task.attempts))
+                newest = await ATTEMPT.load(self.journal, attempt_id(name, task.attempts))
                 found += [(name, each.text) for each in (newest.discoveries if newest else ())]
         return found
 
     async def records(self, agent: str) -> AsyncIterator[Record]:
         """The events of all attempts of an agent, in order."""
         for past in await self.history(agent):
-            async for record in self._journal.read(attempt.stream(past.id)):
+            async for record in self.journal.read(attempt.stream(past.id)):
                 yield record

@@ -80,11 +80,12 @@ def connect(folder: Path) -> socket.socket:
 
 
 def remove(folder: Path) -> None:
-    """Remove the folder of an attempt whose holder has exited."""
+    """Remove the folder of an attempt whose holder has exited, if it is still there."""
     who = identity.read(folder)
     if who is not None and who.process() is not None:
         raise InvalidInput(f"the holder of {who.attempt} is alive", hint="attach and finish, or end it")
-    shutil.rmtree(folder, ignore_errors=False)
+    if folder.exists():
+        shutil.rmtree(folder, ignore_errors=False)
 
 
 def reap() -> None:
