@@ -7,6 +7,7 @@ messages by ids that the holder has seen or not, the end of a turn and of the at
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
@@ -168,13 +169,8 @@ class LiveAttempt:
 
     async def hear_rest(self, records: Iterable[SpoolRecord]) -> None:
         """Record what a holder that has exited left behind."""
-        group: list[SpoolRecord] = []
-        for record in records:
-            group.append(record)
-            if len(group) == 1000:
-                await self._hear(group)
-                group = []
-        if group:
+        left = iter(records)
+        while group := list(itertools.islice(left, 1000)):
             await self._hear(group)
 
     async def _hear(self, records: Sequence[SpoolRecord]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -46,25 +46,16 @@ class Fold(Protocol):
 F = TypeVar("F", bound=Fold)
 
 
-class Kind(Generic[F]):
+class Kind(NamedTuple, Generic[F]):
     """A kind of stream whose fold is kept beside it."""
 
-    def __init__(
-        self,
-        name: str,
-        fold: type[F],
-        *,
-        format: int,
-        quiet: Collection[str] = (),
-        every: Callable[[F], int] = lambda _fold: FOLD_EVERY,
-    ) -> None:
-        self.every = every
-        """After how many events a fold is kept at the latest: a large one less often, or keeping it would cost most."""
-        self.name = name
-        self.fold = fold
-        self.format = format
-        self.quiet = frozenset(quiet)
-        """Events so frequent that the fold is not kept with each, only now and then."""
+    name: str
+    fold: type[F]
+    format: int
+    quiet: Collection[str] = ()
+    """Events so frequent that the fold is not kept with each, only now and then."""
+    every: Callable[[F], int] = lambda _fold: FOLD_EVERY
+    """After how many events a fold is kept at the latest: a large one less often, or keeping it would cost most."""
 
     def stream(self, id: str) -> str:
         """The stream of the thing of that name."""

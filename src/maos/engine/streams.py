@@ -28,7 +28,7 @@ RUN = Kind(
     "run",
     run.Run,
     format=run.FORMAT,
-    quiet=[name for name in EVENTS if name.startswith("task_")],
+    quiet=frozenset(name for name in EVENTS if name.startswith("task_")),
     every=lambda fold: max(FOLD_EVERY, len(fold.tasks)),
 )
 
@@ -36,7 +36,7 @@ WORKFLOW_RUN = Kind(
     "workflow",
     workflow.WorkflowRun,
     format=workflow.FORMAT,
-    quiet=[name for name in EVENTS if name.startswith(("workflow_", "step_"))],  # a short one is folded in no time
+    quiet=frozenset(name for name in EVENTS if name.startswith(("workflow_", "step_"))),  # a short one is soon folded
     every=lambda fold: max(4 * FOLD_EVERY, 2 * len(fold.steps)),
 )
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from time import monotonic, sleep
 
+from maos.holder.machine import read_file
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
@@ -37,15 +39,9 @@ class Seen:
 def look(pid: int) -> Seen | None:
     """Return the process with this pid, or None."""
     try:
-        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        text = read_file(f"/proc/{pid}/stat")
     except OSError:
-        return None
-    try:
-        text = os.read(fd, 4096)
-    except OSError:
-        return None  # it ended in the meantime
-    finally:
-        os.close(fd)
+        return None  # there is none, or it ended in the meantime
     fields = text[text.rfind(b")") + 2 :].split()
     if len(fields) < 20:
         return None

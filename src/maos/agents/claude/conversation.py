@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -274,7 +275,7 @@ class ClaudeConversation(Conversation):
         state.usage = {}
         if not any(usage.values()):
             return ()
-        state.counted = _added(state.counted, usage)
+        state.counted = Counter(state.counted) + Counter(usage)
         return [facts.Usage(state.message, model=state.model, **usage)]
 
     def _assistant(self, message: Object) -> Sequence[Fact]:
@@ -328,8 +329,8 @@ class ClaudeConversation(Conversation):
         turn = as_text(message.get("uuid"))
         tokens, usd = _used(message, state.total_usd, resumed=self._order.resume)
         found: list[Fact] = []
-        rest = _missing(tokens, state.counted)
-        if any(rest.values()):  # its own agents, a repeated request, a summary: reported nowhere else
+        rest = tokens - Counter(state.counted)
+        if rest:  # its own agents, a repeated request, a summary: reported nowhere else
             found.append(facts.Usage(f"turn {turn}", model="", **rest))
         if usd > 0:
             found.append(facts.Cost(usd, turn=turn))
@@ -344,30 +345,22 @@ class ClaudeConversation(Conversation):
         return found
 
 
-def _tokens(usage: Object) -> dict[str, int]:
+def _tokens(usage: Object) -> Counter[str]:
     """Counts of tokens by our names, from either way of writing them."""
-    return {name: as_count(usage.get(theirs[0])) or as_count(usage.get(theirs[1])) for name, theirs in TOKENS.items()}
+    return Counter(
+        {name: as_count(usage.get(one)) or as_count(usage.get(other)) for name, (one, other) in TOKENS.items()}
+    )
 
 
-def _added(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
-    """The sum of two counts."""
-    return {name: one.get(name, 0) + other.get(name, 0) for name in TOKENS}
-
-
-def _missing(all_: dict[str, int], reported: dict[str, int]) -> dict[str, int]:
-    """What was used and not reported yet."""
-    return {name: max(0, all_.get(name, 0) - reported.get(name, 0)) for name in TOKENS}
-
-
-def _used(result: Object, before_usd: float, *, resumed: bool) -> tuple[dict[str, int], float]:
+def _used(result: Object, before_usd: float, *, resumed: bool) -> tuple[Counter[str], float]:
     """Tokens and cost since the result before, whose total was `before_usd`; 0 if there was none."""
     since = result.get("model_usage_since_last_result")
     if isinstance(since, dict):
-        sum_: dict[str, int] = {}
+        sum_: Counter[str] = Counter()
         usd = 0.0
         for model in since.values():
             if isinstance(model, dict):
-                sum_ = _added(sum_, _tokens(model))
+                sum_ += _tokens(model)
                 usd += _usd(model.get("costUSD"))
         return sum_, usd
     # An older version. The first total after a resume has an unknown cost of earlier attempts in it.
