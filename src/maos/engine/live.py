@@ -485,7 +485,6 @@ def _shows_work(fact: Fact) -> bool:
 
 
 def _exit(exit: AgentExit) -> facts.ProcessExit:
-    """How a process ended."""
     has_started = exit.errno is None
     return facts.ProcessExit(
         cpu_s=round((exit.utime_us + exit.stime_us) / 1e6, 3),

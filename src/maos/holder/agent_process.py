@@ -24,6 +24,7 @@ from maos.holder.records import Parser, SpoolRecord
 
 BUFFERED_BYTES_MAX = 1 << 20
 """How many bytes may wait to be returned by `records`; above this, reading from the holder pauses."""
+ATTACH_S_MAX = 30.0
 FINISH_S_MAX = 10.0
 TICK_S = 0.2
 STREAK = 5
@@ -143,13 +144,13 @@ class AgentProcess(asyncio.Protocol):
         assert self._transport is not None
         self._transport.write(frame)
 
-    async def wait_until_attached(self, within_s: float) -> None:
+    async def wait_until_attached(self) -> None:
         """Wait until the holder has attached this engine; raise when it refuses, dies or does not answer."""
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(ATTACH_S_MAX):
                 await self._until(lambda: self._attached)
         except TimeoutError:
-            raise HolderGone(f"the holder of {self._name} has not answered for {within_s:g} s") from None
+            raise HolderGone(f"the holder of {self._name} has not answered for {ATTACH_S_MAX:g} s") from None
 
     async def records(self) -> list[SpoolRecord]:
         """Line 2/8: wait for the next records and return them; an empty list after the exit record.

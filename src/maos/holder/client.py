@@ -25,7 +25,6 @@ from maos.redact import VALUE_CHARS_MAX
 
 ERRORS = "errors"
 """The file that receives a holder's standard error."""
-START_S_MAX = 30.0
 CONNECT_S_MAX = 5.0
 LINE_BYTES_MIN = 64 << 10
 FIRST_INPUT_BYTES_MAX = 32 << 20
@@ -90,7 +89,7 @@ async def start(folder: Path, spec: Spec) -> AgentProcess:
     try:
         process.send(holder_spec.frame())
         crash_point("start: spec sent")
-        await process.wait_until_attached(START_S_MAX)
+        await process.wait_until_attached()
     except StartFailed as error:
         await process.finish()  # nothing was started: nothing is left behind
         raise _explain(error, spec) from None
@@ -124,7 +123,7 @@ async def attach(folder: Path, *, token: int, after: int) -> AgentProcess:
     await process.open(sock)
     try:
         process.send(wire.frame(wire.HELLO, str(token).encode(), str(after).encode()))
-        await process.wait_until_attached(START_S_MAX)
+        await process.wait_until_attached()
     except BaseException:
         await process.detach()
         raise
@@ -169,7 +168,6 @@ def _check(folder: Path, spec: Spec) -> wire.HolderSpec:
 
 
 def _spawn(folder: Path, attempt: str, connection: int) -> int:
-    """Start a holder; return its pid."""
     agent_process.reap()
     env = {"MAOS_ATTEMPT": attempt, "MAOS_ATTEMPT_FOLDER": str(folder)}
     env.update((name, os.environ[name]) for name in PASSED_ON if name in os.environ)

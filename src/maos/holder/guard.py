@@ -131,14 +131,10 @@ class Guard:
                 return True
             if pid == self._agent:
                 self._running = False
-                self._report(
-                    b"exit",
-                    str(status).encode(),
-                    str(int(used.ru_utime * 1e6)).encode(),
-                    str(int(used.ru_stime * 1e6)).encode(),
-                    str(used.ru_maxrss * 1024).encode(),
-                    str(int((monotonic() - self._began) * 1e6)).encode(),
-                )
+                times_s = (used.ru_utime, used.ru_stime, monotonic() - self._began)
+                user_us, system_us, passed_us = (int(seconds * 1e6) for seconds in times_s)
+                numbers = (status, user_us, system_us, used.ru_maxrss * 1024, passed_us)
+                self._report(b"exit", *(str(number).encode() for number in numbers))
 
     def _report(self, *parts: bytes) -> None:
         try:
@@ -168,7 +164,6 @@ def _start(spec: HolderSpec, holder: socket, pipes: tuple[int, int, int]) -> int
 
 
 def _exec(spec: HolderSpec, pipes: tuple[int, int, int], fails: int) -> NoReturn:
-    """Execute the agent's program in this forked process."""
     where = b"prepare"
     try:
         parent = os.getppid()

@@ -75,11 +75,7 @@ def frame(kind: int, *parts: bytes) -> bytes:
 
 def pack(parts: tuple[bytes, ...] | list[bytes]) -> bytes:
     """Encode a list of byte strings as one."""
-    pieces = []
-    for part in parts:
-        pieces.append(len(part).to_bytes(4, "little"))
-        pieces.append(part)
-    return b"".join(pieces)
+    return b"".join(len(part).to_bytes(4, "little") + part for part in parts)
 
 
 def unpack(body: bytes) -> list[bytes]:

@@ -204,7 +204,6 @@ class AcpConversation(Conversation):
         return self._open("the agent cannot resume a session")
 
     def _open(self, why_not: str) -> Interpreted:
-        """Try the next way into a session."""
         if not self._state.other_ways:
             return self._give_up("session_missing", why_not)
         self._state.phase, self._state.way = OPEN, self._state.other_ways.pop(0)

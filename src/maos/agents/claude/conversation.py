@@ -386,7 +386,6 @@ def _trouble(result: Object, *, reset_s: int) -> list[Fact]:
 
 
 def _ended(result: Object) -> facts.TurnEnded:
-    """The end of the turn."""
     failed = result.get("is_error") is True
     reason = as_text(result.get("terminal_reason")) or as_text(result.get("subtype"))
     words = "interrupted" if reason.startswith("aborted") else _words(result)

@@ -38,7 +38,6 @@ MCP_CALL_MS = 3_600_000
 
 VERSION_MIN = (2, 1, 211)
 """The oldest version tried that takes the answer to a permission without the tool's whole input in it."""
-VERSION_S_MAX = 30.0
 INSTALL_HINT = "install it with `pip install 'maos[claude]'`, or put `claude` on the PATH"
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
@@ -272,7 +271,7 @@ def bundled() -> Path | None:
 def _version(path: Path, changed_ns: int, search_path: str) -> str:
     """What the program says of itself; empty when it says nothing of use."""
     env = {"PATH": search_path, "DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
-    printed = environments.version_told(path, env, limit_s=VERSION_S_MAX) or ""
+    printed = environments.version_told(path, env) or ""
     found = re.match(r"\d+\.\d+\.\d+", printed.strip())
     return found.group() if found else ""
 

@@ -301,7 +301,6 @@ def _note_tokens_before(order: LaunchOrder, transcript: Path | None) -> None:
 
 
 def _text(text: str) -> str:
-    """A text as TOML wants it."""
     try:
         text.encode()
     except UnicodeEncodeError:
