@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +197,8 @@ class LiveAttempt:
         changed = dict(state) if state != (attempt.conversation or {}) else None
         called = (each for each in ready if isinstance(each, facts.ToolUse) and each.name.endswith(READING_TOOL))
         reading = self._open_tools(READING_TOOL) | {each.id for each in called}
-        self._has_read |= any(_has_succeeded(each, reading) for each in ready)
+        succeeded = [each.id for each in ready if isinstance(each, facts.ToolResult) and not each.failed]
+        self._has_read |= not reading.isdisjoint(succeeded)
         output = AttemptOutput(offset=offset, at_us=records[-1].time_us, facts=ready, conversation=changed)
         await self.recorder.append(output, also=self._acknowledgements(ready))
         if self._listener is not None:
@@ -472,11 +473,6 @@ class LiveAttempt:
             exit=attempt.exit,
             at_us=now_us,
         )
-
-
-def _has_succeeded(fact: Fact, tools: Collection[str]) -> bool:
-    """Whether this says that one of some tool calls has ended well."""
-    return isinstance(fact, facts.ToolResult) and fact.id in tools and not fact.failed
 
 
 def _shows_work(fact: Fact) -> bool:

@@ -172,7 +172,8 @@ class ClaudeConversation(Conversation):
             return self._init(message)
         if subtype == "session_state_changed":
             state.busy = as_text(message.get("state")) != "idle"
-            return () if state.busy else self._idle()
+            ended, state.ended = (None, state.ended) if state.busy else (state.ended, None)
+            return [ended] if ended else ()
         if subtype == "task_started" and as_text(message.get("task_type")) in OWN_AGENTS:
             task = as_text(message.get("task_id"))
             state.agents = [*(each for each in state.agents[1 - ASKED_MAX :] if each != task), task]
@@ -200,10 +201,6 @@ class ClaudeConversation(Conversation):
         self._state.session = session
         version = as_text(message.get("claude_code_version"))
         return [facts.SessionOpened(session, model=as_text(message.get("model")), version=version)]
-
-    def _idle(self) -> Sequence[Fact]:
-        ended, self._state.ended = self._state.ended, None
-        return [ended] if ended else ()
 
     def _rate_limit(self, message: Object) -> Sequence[Fact]:
         info = as_object(message.get("rate_limit_info"))
@@ -287,10 +284,11 @@ class ClaudeConversation(Conversation):
         found: list[Fact] = []
         for block in as_objects(said.get("content")):
             kind = as_text(block.get("type"))
-            if kind == "text":
-                found += self._told_to_itself(block, id) if of_own_agent else self._text(as_text(block.get("text")), id)
-            elif kind == "thinking" and as_text(block.get("thinking")):
-                found.append(facts.Thought(as_text(block.get("thinking")), message=id))
+            if kind == "text" and not of_own_agent:
+                found += self._text(as_text(block.get("text")), id)
+            elif kind in ("text", "thinking"):  # what an agent of its own says is said to the agent, not to us
+                thought = as_text(block.get(kind))
+                found += [facts.Thought(thought, message=id)] if thought else []
             elif kind.endswith("tool_use"):
                 found.append(
                     facts.ToolUse(
@@ -300,10 +298,6 @@ class ClaudeConversation(Conversation):
             elif kind.endswith("tool_result"):
                 found.append(self._tool_result(block))
         return found
-
-    def _told_to_itself(self, block: Object, id: str) -> Sequence[Fact]:
-        """What an agent of its own says is said to the agent, not to us."""
-        return [facts.Thought(as_text(block.get("text")), message=id)] if as_text(block.get("text")) else ()
 
     def _text(self, text: str, id: str) -> Sequence[Fact]:
         state = self._state
