@@ -360,11 +360,7 @@ class Attempts(AttemptReader):
         return await self._watch(self._live(recorder, order, process, listener))
 
     def _live(
-        self,
-        recorder: Recorder[Attempt],
-        order: LaunchOrder,
-        process: AgentProcess | None,
-        listener: Listener | None,
+        self, recorder: Recorder[Attempt], order: LaunchOrder, process: AgentProcess | None, listener: Listener | None
     ) -> LiveAttempt:
         return LiveAttempt(
             recorder,

@@ -44,12 +44,7 @@ def check_name(run: Run, name: str) -> str:
 def made(run: Run, name: str, trigger: str, at_us: int, *, inbox_version: int = 0) -> RunCheckpointed:
     """What records a checkpoint, with a checksum of the state that it names (I13)."""
     return RunCheckpointed(
-        name=name,
-        trigger=trigger,
-        commit=run.commit,
-        state=digest(run),
-        inbox_version=inbox_version,
-        at_us=at_us,
+        name=name, trigger=trigger, commit=run.commit, state=digest(run), inbox_version=inbox_version, at_us=at_us
     )
 
 

@@ -200,22 +200,17 @@ class Recorder(Generic[F]):
         after = before + len(events)
         due = after - self._kept >= self._kind.every(self.fold) or events[-1].type not in self._kind.quiet
         documents = [self._kind.keep(self.fold)] if due else []
+        appends = [Append(self._stream, events, expected=before), *also]
         crash_point(f"{self._kind.name}:before {events[-1].type}")
         held = self.lease
         try:
-            await self._append(events, before, documents, also)
+            await self.journal.append_all(appends, under=held, documents=documents)
         except LeaseLost:
             await self._reacquire(held)
-            await self._append(events, before, documents, also)
+            await self.journal.append_all(appends, under=self.lease, documents=documents)
         crash_point(f"{self._kind.name}:after {events[-1].type}")
         if due:
             self._kept = after
-
-    async def _append(
-        self, events: Sequence[Event | EventBase], before: int, documents: Sequence[Document], also: Sequence[Append]
-    ) -> None:
-        appends = [Append(self._stream, events, expected=before), *also]
-        await self.journal.append_all(appends, under=self.lease, documents=documents)
 
     async def _reacquire(self, lost: Lease) -> None:
         """A lease that only ran out (we were stopped, the store was away) may be had again; a taken one may not."""
