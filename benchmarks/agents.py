@@ -89,7 +89,8 @@ async def engine(database: str, home: Path, agents: int, rate: float, seconds: f
     ear.wanted = agents
     async with maos.open(database, home=home) as m:
         known = {attempt.agent async for attempt in m.agents.all()}
-        running = await m.agents.adopt_all(listener=ear)
+        adopted = await asyncio.gather(*(m.agents.adopt(name, listener=ear) for name in known))
+        running = [each for each in adopted if each is not None]
         living = {each.attempt.agent for each in running}
         places = asyncio.Semaphore(10)
 

@@ -25,7 +25,8 @@ for number in range(lines):
 async def live(database: str, home: Path, folder: Path, agents: int, lines: int) -> None:
     async with maos.open(database, home=home) as m:
         known = {attempt.agent async for attempt in m.agents.all()}
-        running = await m.agents.adopt_all()
+        adopted = await asyncio.gather(*map(m.agents.adopt, known))
+        running = [each for each in adopted if each is not None]
         for number in range(agents):
             if f"a{number}" not in known:
                 argv = [sys.executable, "-S", "-c", SCRIPT, str(lines)]

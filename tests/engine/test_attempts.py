@@ -7,7 +7,6 @@ import pytest
 
 import maos
 from maos.app import Maos
-from maos.engine.live import AttemptLimits
 from maos.errors import InvalidInput, NotFound
 from maos.model.attempt import Attempt
 from tests.engine.conftest import processes_below
@@ -71,8 +70,10 @@ async def test_a_time_limit_ends_it_with_everything_it_said(m: Maos, tmp_path: P
     assert processes_below(home) == []
 
 
-async def test_silence_ends_it(m: Maos, tmp_path: Path) -> None:
-    attempt = await run(m, "echo begun; sleep 100", tmp_path, limits=AttemptLimits(silence_s=0.3))
+async def test_silence_ends_it(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAOS_AGENT_SILENCE_S", "0.3")
+    async with maos.open(tmp_path / "maos.db", home=home) as m:
+        attempt = await run(m, "echo begun; sleep 100", tmp_path)
     assert attempt.failure == "silent"
 
 
@@ -175,7 +176,7 @@ async def test_a_lease_that_ran_out_is_had_again_once(m: Maos, tmp_path: Path) -
     """Whoever notices it, the recording or the renewing, the other one does not take it for somebody else's."""
     script = "for i in $(seq 1 50); do echo line $i; sleep 0.01; done"
     running = await m.agents.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a")
-    recorder = running._live.recorder
+    recorder = running.recorder
     for _ in range(20):
         await m.journal.release(recorder.lease)
         await asyncio.gather(*(recorder._reacquire(recorder.lease) for _ in range(3)))
@@ -204,7 +205,7 @@ async def test_what_an_agent_has_fetched_itself_is_not_said_again(m: Maos, tmp_p
     """I19: an agent that takes no word during a turn may have looked into its inbox through its door."""
     script = "sleep 0.2; while read a; do echo got $a; done"
     running = await m.agents.start(argv=["sh", "-c", script], cwd=tmp_path, in_place=True, name="a", takes_input=True)
-    live = running._live
+    live = running
     async with asyncio.timeout(20):
         while not (opened := m.bus.mailbox._inboxes.get("inbox/a")):
             await asyncio.sleep(0.01)

@@ -40,7 +40,9 @@ async def test_twenty_busy_agents_outlive_the_deaths_of_their_engine(
 
     await kill_loop(lambda _number: argv, check, rounds=deaths_max, seed=7, after_s=(0.0, 0.2))
     async with maos.open(tmp_path / "maos.db", home=home) as m:
-        for running in await m.agents.adopt_all():
+        for name in [attempt.agent async for attempt in m.agents.all()]:
+            running = await m.agents.adopt(name)
+            assert running is not None
             await running.stop(grace_s=1)
             await running.wait()
         found = [attempt async for attempt in m.agents.all()]

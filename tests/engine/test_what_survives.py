@@ -143,7 +143,7 @@ async def test_an_attempt_that_was_taken_by_another_machine_is_ended_here(m: Mao
     store = m.journal.store
     lease = None
     while lease is None:  # the engine may renew its own in between
-        await store.release(running._live.recorder.lease)
+        await store.release(running.recorder.lease)
         lease = await store.acquire("attempt/a", owner="another", ttl_s=60)
     taken = maos.Event("attempt_claimed", {"owner": elsewhere})
     with pytest.raises(LeaseLost):

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from maos.holder import process_tree
-from maos.holder.client import AgentExit, AgentProcess, Spec, SpoolRecord
+from maos.holder.agent_process import AgentProcess
+from maos.holder.client import Spec
+from maos.holder.records import AgentExit, SpoolRecord
 
 PATIENCE_S = 60.0
 ENV = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from maos.holder import client
+from maos.holder import agent_process, client
 from maos.holder.registry import end, end_stray, holders, strays
 
 
@@ -26,7 +26,7 @@ def root(tmp_path: Path) -> Iterator[Path]:
             await end_stray(stray)
 
     asyncio.run(end_all())
-    client._reap()
+    agent_process.reap()
 
 
 @pytest.fixture(autouse=True)

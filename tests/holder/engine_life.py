@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from maos.errors import MaosError
-from maos.holder.client import AgentProcess, attach, start
+from maos.holder.agent_process import AgentProcess
+from maos.holder.client import attach, start
 from maos_testing.crash import ack
 from tests.holder.agents import sh
 

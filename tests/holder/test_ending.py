@@ -9,7 +9,9 @@ import pytest
 
 from maos.errors import InvalidInput
 from maos.holder import identity, process_tree
-from maos.holder.client import AgentProcess, HolderGone, attach, left_behind, remove, start
+from maos.holder.agent_process import AgentProcess, HolderGone, remove
+from maos.holder.client import attach, start
+from maos.holder.records import left_behind
 from maos.holder.registry import end, end_stray, holders, strays
 from tests.holder.agents import PATIENCE_S, alive, eventually, exit_of, kinds, lines, py, sh, to_the_end, until_line
 
@@ -92,7 +94,7 @@ async def test_when_the_holder_dies_everything_dies(root: Path) -> None:
 async def test_when_the_guard_dies_everything_dies_and_that_is_recorded(root: Path) -> None:
     """I33."""
     process, pids = await family(root)
-    guard_pid = int(process._link.state["guard_pid"])
+    guard_pid = int(process.state["guard_pid"])
     os.kill(guard_pid, signal.SIGKILL)
     await all_dead([*pids.values(), guard_pid])
     records = await to_the_end(process)
@@ -103,7 +105,7 @@ async def test_when_the_guard_dies_everything_dies_and_that_is_recorded(root: Pa
 
 async def test_when_both_die_at_once_strays_are_found_and_ended(root: Path) -> None:
     process, pids = await family(root)
-    guard_pid = int(process._link.state["guard_pid"])
+    guard_pid = int(process.state["guard_pid"])
     for pid in (process.holder_pid, guard_pid):
         os.kill(pid, signal.SIGSTOP)
     for pid in (process.holder_pid, guard_pid):
@@ -139,7 +141,7 @@ async def test_a_tree_is_found_in_either_way(root: Path, monkeypatch: pytest.Mon
     with monkeypatch.context() as patch:
         patch.setattr(process_tree, "CHILDREN", "not there")
         slow = {seen.pid for seen in process_tree.descendants(process.holder_pid)}
-    assert quick == slow == {*pids.values(), int(process._link.state["guard_pid"])}
+    assert quick == slow == {*pids.values(), int(process.state["guard_pid"])}
     await process.kill()
     await to_the_end(process)
     await process.finish()

@@ -9,7 +9,10 @@ import pytest
 
 from maos.errors import InvalidInput
 from maos.holder import client as processes
-from maos.holder.client import HolderGone, attach, left_behind, start
+from maos.holder import process_tree
+from maos.holder.agent_process import HolderGone
+from maos.holder.client import attach, start
+from maos.holder.records import left_behind
 from maos.holder.registry import holders, strays
 from maos_testing.crash import Life, crash_loop
 from tests.holder.agents import eventually, lines, sh, to_the_end, until_line
@@ -105,6 +108,6 @@ async def test_a_holder_whose_engine_says_nothing_goes(root: Path) -> None:
         theirs.close()
         ours.sendall(b"\x10\x00")
         ours.close()
-        await processes._wait_until_ended(pid)
+        await eventually(lambda: process_tree.living(pid) is None)
     assert {path.name for path in (root / "a").iterdir()} == {"errors"}
     assert (root / "a" / "errors").read_text() == ""

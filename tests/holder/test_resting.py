@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from maos.holder import link
+from maos.holder import agent_process
 from maos.holder.client import start
 from tests.holder.agents import PATIENCE_S, py
 
@@ -39,10 +39,10 @@ async def test_what_comes_bit_by_bit_is_given_in_groups_and_whole(root: Path) ->
 
 async def test_an_answer_is_read_while_it_rests(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes behind what is on its way already."""
-    monkeypatch.setattr(link, "TICK_S", 3_600.0)
+    monkeypatch.setattr(agent_process, "TICK_S", 3_600.0)
     process = await start(root / "a", py(TALK_AND_LISTEN, keep_stdin_open=True))
     async with asyncio.timeout(PATIENCE_S):
-        while not process._link._resting:
+        while not process._resting:
             await process.records()
         assert await process.write("w1", b"hello\n")
     await process.detach()

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from maos.errors import InvalidInput
-from maos.holder.client import AgentProcess, InputFull, Spec, StartFailed, start
+from maos.holder.agent_process import AgentProcess, InputFull, StartFailed
+from maos.holder.client import Spec, start
 from maos.holder.registry import holders
 from maos.holder.wire import NO_NEWLINE
 from tests.holder.agents import alive, eventually, exit_of, kinds, lines, py, sh, to_the_end, until_line

@@ -7,7 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-from maos.holder.client import AgentProcess, start
+from maos.holder.agent_process import AgentProcess
+from maos.holder.client import start
 from tests.holder.agents import PATIENCE_S, disk_of, eventually, lines, py, sh, size_of, to_the_end, until_line
 
 OWN_RATIO_MAX = 2.0
@@ -21,7 +22,7 @@ UNMEASURED = True  # by coverage, which would be what these tests see
 
 def own_bytes(process: AgentProcess) -> int:
     """What holder and guard have for themselves; what they share with each other counts once."""
-    holder, guard = size_of(process.holder_pid), size_of(int(process._link.state["guard_pid"]))
+    holder, guard = size_of(process.holder_pid), size_of(int(process.state["guard_pid"]))
     private = sum(size["Private_Dirty"] + size["Private_Clean"] for size in (holder, guard))
     return private + min(holder["Shared_Dirty"], guard["Shared_Dirty"])
 
@@ -55,7 +56,7 @@ async def _sizes_of_one(folder: Path) -> tuple[int, int]:
     """What the larger of holder and guard has for itself and shares with its fork, and what both have together."""
     process = await start(folder, sh("for i in 1 2 3; do echo $i; done; read x", keep_stdin_open=True))
     await until_line(process, b"3")
-    pids = (process.holder_pid, int(process._link.state["guard_pid"]))
+    pids = (process.holder_pid, int(process.state["guard_pid"]))
     sizes = max(size_of(pid)["Anonymous"] for pid in pids), own_bytes(process)
     assert "_ssl" not in Path(f"/proc/{process.holder_pid}/maps").read_text()
     assert len(list(Path(f"/proc/{process.holder_pid}/task").iterdir())) == 1

@@ -18,8 +18,7 @@ async def test_a_run_and_its_agents_are_given_checkpoints_by_themselves(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R-105: as often as was said, and only when something has happened since."""
-    for name in ("live", "checkpoints"):
-        monkeypatch.setattr(f"maos.engine.{name}.NOTICE_S", 0.05)
+    monkeypatch.setattr("maos.engine.checkpoints.NOTICE_S", 0.05)
     async with maos.open(tmp_path / "maos.db", home=home) as m:
         await checkpoints.set_interval(m.journal, SystemClock(), 1)
         tasks = [Task(name="a", command=["sh", "-c", TICKING]), Task(name="b", command=["true"], needs=["a"])]

@@ -39,9 +39,10 @@ def planned(agent: str, number: int = 1, **order: Any) -> Event:
         env={"AWS_SECRET": "x"},
     )._replace(**order)  # fmt: skip
     place = Path(ELSEWHERE)
-    workspace = Workspace(agent, place, place, None, None, None, ()).to_data()
-    plan = attempt_spec.AttemptSpec(agent, number, "shell", "do it", made, 60.0, workspace, run=ID)
-    return attempt_spec.build_spec(plan, dict(OWNER), folder=place / "holders" / made.attempt, at_us=AT_US)
+    workspace = Workspace(agent, place, place, None, None, None, ())
+    plan = attempt_spec.plan(made, "shell", "do it", time_limit_s=60.0, workspace=workspace, run=ID)
+    folder = str(place / "holders" / made.attempt)
+    return msgspec.structs.replace(plan, owner=dict(OWNER), folder=folder, at_us=AT_US)
 
 
 def told() -> dict[str, list[Event]]:

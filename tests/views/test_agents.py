@@ -9,7 +9,7 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.engine import ownership
-from maos.engine.attempts import Running
+from maos.engine.live import LiveAttempt
 from maos.engine.ownership import Liveness
 from maos.errors import InvalidInput, NotFound
 from maos.model.events import facts
@@ -24,7 +24,7 @@ async def m(tmp_path: Path) -> AsyncIterator[Maos]:
         yield opened
 
 
-async def begin(m: Maos, tmp_path: Path, line: str, name: str, **more: bool) -> Running:
+async def begin(m: Maos, tmp_path: Path, line: str, name: str, **more: bool) -> LiveAttempt:
     argv = ("sh", "-c", line)
     return await m.agents.start(line, name=name, argv=argv, cwd=tmp_path, in_place=True, **more)
 

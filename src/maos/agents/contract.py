@@ -117,6 +117,9 @@ class Interpreted(NamedTuple):
 class Conversation(ABC):
     """One conversation with a running program. By default it accepts no input and has nothing to remember."""
 
+    def __init__(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> None:
+        self._order = order
+
     def state(self) -> Mapping[str, Any]:
         """What another process must know to interpret the next line; plain data, recorded with the facts."""
         return {}
@@ -152,6 +155,7 @@ class Dialect(ABC):
     """Variables of the engine's environment that the program needs, such as its key; no others are passed on."""
     secret_variables: Sequence[str] = ()
     """Those of them whose values must never be written down."""
+    conversation: type[Conversation]
 
     @abstractmethod
     def find(self, environment: Mapping[str, str], order_argv: Sequence[str] = ()) -> AgentProgram:
@@ -161,9 +165,9 @@ class Dialect(ABC):
     def command(self, order: LaunchOrder, program: AgentProgram, environment: Mapping[str, str]) -> LaunchCommand:
         """What to start; writes configuration into `order.home` where the program reads it from files."""
 
-    @abstractmethod
     def converse(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> Conversation:
         """A new conversation, or one that is resumed from a state."""
+        return self.conversation(order, state)
 
     def transcript(self, order: LaunchOrder, session: str) -> Path | None:
         """The program's own record of the session, a file that only grows; None when it keeps none we could copy."""

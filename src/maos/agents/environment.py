@@ -15,6 +15,8 @@ _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH|DSN
 _SECRET_CHARS_MIN = 6
 """Shorter values are no secrets worth the name, and taking them out of all output would make it unreadable."""
 
+VERSION_S_MAX = 30.0
+
 
 def of_child(order: LaunchOrder, environment: Mapping[str, str], variables: Sequence[str] = ()) -> dict[str, str]:
     """The whole environment of a program: a home of its own, the variables it needs, and what the user gave it.
@@ -58,7 +60,16 @@ def program_path(name: str, environment: Mapping[str, str], *, hint: str) -> Pat
     return Path(os.path.abspath(found))
 
 
-def version_told(program: Path, env: Mapping[str, str], *, limit_s: float = 30.0) -> str | None:
+def write_private(path: Path, text: str) -> Path:
+    """Write a file that only its owner can read: instructions may be private, and variables of a tool may be keys."""
+    beside = path.with_name(path.name + ".new")
+    beside.unlink(missing_ok=True)
+    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    return beside.rename(path)
+
+
+def version_told(program: Path, env: Mapping[str, str]) -> str | None:
     """What a program says when it is asked for its version; None when it cannot be asked.
 
     The only thing that is started outside a holder: it must be known before there is one.
@@ -72,7 +83,7 @@ def version_told(program: Path, env: Mapping[str, str], *, limit_s: float = 30.0
             cwd="/",
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=limit_s,
+            timeout=VERSION_S_MAX,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):

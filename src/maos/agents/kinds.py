@@ -12,18 +12,14 @@ from maos.errors import InvalidInput, MaosError
 
 ACP_PREFIX = "acp:"
 
-_DIALECTS = {
+DIALECTS = {
     "claude": "maos.agents.claude.dialect:Claude",
     "codex": "maos.agents.codex.dialect:Codex",
     "acp": "maos.agents.acp.dialect:Acp",
     "python": "maos.agents.python.dialect:Python",
     "shell": "maos.agents.shell:Shell",
 }
-
-
-def names() -> list[str]:
-    """The kinds, in the order in which they are listed; `acp` stands for all that are `acp:<command>`."""
-    return list(_DIALECTS)
+"""The kinds, in the order in which they are listed; `acp` stands for all that are `acp:<command>`."""
 
 
 def dialect(kind: str) -> Dialect:
@@ -33,21 +29,20 @@ def dialect(kind: str) -> Dialect:
     """
     if kind.startswith(ACP_PREFIX):
         return cast(Dialect, _load("acp")(kind.removeprefix(ACP_PREFIX)))
-    if kind not in _DIALECTS:
+    if kind not in DIALECTS:
         raise InvalidInput(f"there is no kind of agent called {kind!r}", hint=_guess(kind))
     return cast(Dialect, _load(kind)())
 
 
 def _load(kind: str) -> Any:
-    """The class of a dialect."""
-    module, _, name = _DIALECTS[kind].partition(":")
+    module, _, name = DIALECTS[kind].partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def _guess(kind: str) -> str:
     """The kind that was probably meant, and all kinds."""
-    there_are = f"the kinds are {', '.join(_DIALECTS)} and acp:<command>"
-    close = difflib.get_close_matches(kind.lower(), [*_DIALECTS, ACP_PREFIX], n=1)
+    there_are = f"the kinds are {', '.join(DIALECTS)} and acp:<command>"
+    close = difflib.get_close_matches(kind.lower(), [*DIALECTS, ACP_PREFIX], n=1)
     return f"did you mean {close[0]!r}? {there_are}" if close else there_are
 
 
@@ -66,7 +61,7 @@ class Installed(NamedTuple):
 
 def installed() -> list[Installed]:
     """Every kind, looked for on this machine."""
-    return [_look(name) for name in names()]
+    return [_look(name) for name in DIALECTS]
 
 
 def _look(name: str) -> Installed:

@@ -8,7 +8,6 @@ use the tool server has the variables that say for which agent it acts, and may 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from maos.agents import environment as environments
 from maos.agents.contract import (
@@ -26,6 +25,24 @@ from maos.model.events import facts
 from maos.model.tool_calls import NAME as TOOL_SERVER
 
 
+class ShellConversation(Conversation):
+    """One run of a command, with nothing to remember: every line means itself."""
+
+    def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
+        """The line itself, every byte of it."""
+        return Interpreted([facts.Line.of(line, stderr=stderr)])
+
+    def say(self, id: str, text: str) -> Reply | None:
+        """A line for the command's input, or several; None when it was started without input."""
+        if not self._order.takes_input:
+            return None
+        return Reply(id, text.encode("utf-8", "backslashreplace") + b"\n")
+
+    def end(self) -> Reply | None:
+        """The end of its input, if it has one."""
+        return Reply("end", b"", closes=True) if self._order.takes_input else None
+
+
 class Shell(Dialect):
     """The dialect of plain commands: none."""
 
@@ -34,6 +51,7 @@ class Shell(Dialect):
     capabilities = Capabilities(
         resume=False, steer=True, cost=False, mcp=False, permission=False, prose=False, answers=False
     )
+    conversation = ShellConversation
 
     def find(self, environment: Mapping[str, str], order_argv: Sequence[str] = ()) -> AgentProgram:
         """The command's program; a path with a slash is not looked for before the start."""
@@ -53,28 +71,3 @@ class Shell(Dialect):
             keeps_input_open=order.takes_input,
             secrets=environments.secrets_of(order, environment),
         )
-
-    def converse(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> ShellConversation:
-        """A conversation that has nothing to remember: every line means itself."""
-        return ShellConversation(takes_input=order.takes_input)
-
-
-class ShellConversation(Conversation):
-    """One run of a command."""
-
-    def __init__(self, *, takes_input: bool) -> None:
-        self._takes_input = takes_input
-
-    def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
-        """The line itself, every byte of it."""
-        return Interpreted([facts.Line.of(line, stderr=stderr)])
-
-    def say(self, id: str, text: str) -> Reply | None:
-        """A line for the command's input, or several; None when it was started without input."""
-        if not self._takes_input:
-            return None
-        return Reply(id, text.encode("utf-8", "backslashreplace") + b"\n")
-
-    def end(self) -> Reply | None:
-        """The end of its input, if it has one."""
-        return Reply("end", b"", closes=True) if self._takes_input else None

@@ -8,17 +8,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
 
-import msgspec
-
-from maos import workspaces
 from maos.agents.contract import LaunchOrder, McpServer
 from maos.errors import InvalidInput, NotFound
 from maos.model import tool_calls
 from maos.model.attempt import Attempt
 from maos.model.events.attempt import AttemptPlanned
-from maos.model.events.parts import Owner, WorkspaceData
 from maos.model.run import Run
 from maos.redact import without_secrets
 from maos.settings import schema
@@ -26,6 +22,8 @@ from maos.workspaces import Workspace
 
 TIME_LIMIT_S = schema.AgentSettings().time_limit_s
 ASKED = "it works in the folder itself, as asked: files are not saved with checkpoints and cannot be brought back"
+TERMS = ("model", "instructions", "turns_max", "budget_usd", "tools_allowed", "permission", "takes_input")
+"""Options of a start that are fields of the `LaunchOrder` under the same names, with the same defaults."""
 ARGV = (sys.executable, "-P", "-m", "maos.mcp")
 """Without the working folder on its path: a repository could have a `json.py` of its own (A12)."""
 
@@ -68,45 +66,40 @@ class ResumeOptions(TypedDict, total=False):
     pass_variables: Sequence[str]
 
 
-class AttemptSpec(NamedTuple):
-    """An attempt about to be made."""
+def plan(
+    order: LaunchOrder,
+    kind: str,
+    task: str,
+    *,
+    time_limit_s: float,
+    workspace: Workspace,
+    run: str = "",
+    inbox_cursor: int = 0,
+    told: Sequence[int] = (),
+    transcript: tuple[str, int] = ("", 0),
+) -> AttemptPlanned:
+    """The event that begins an attempt, without its owner, the folder of its holder and the time.
 
-    agent: str
-    number: int
-    kind: str
-    task: str
-    """What the person asked for; `order.task` is what the agent is told now."""
-    order: LaunchOrder
-    time_limit_s: float
-    workspace: WorkspaceData
-    inbox_cursor: int = 0
-    told: tuple[int, ...] = ()
-    """The messages that are told with the task."""
-    run: str = ""
-    """The run it belongs to, if any."""
-    transcript: tuple[str, int] = ("", 0)
-
-
-def build_spec(spec: AttemptSpec, owner: Owner, *, folder: Path, at_us: int) -> AttemptPlanned:
-    """The event that begins an attempt."""
-    order = spec.order
+    `task` is what the person asked for, `order.task` what the agent is told now, with the messages `told`.
+    """
 
     def clean(text: str) -> str:
         return without_secrets(text, order.env)
 
+    agent, _, number = order.attempt.rpartition(".")
     return AttemptPlanned(
-        agent=spec.agent,
-        number=spec.number,
-        agent_kind=spec.kind,
-        task=clean(spec.task),
+        agent=agent,
+        number=int(number),
+        agent_kind=kind,
+        task=clean(task),
         session=order.session,
-        owner=owner,
-        folder=str(folder),
-        workspace=spec.workspace,
-        inbox_cursor=spec.inbox_cursor,
-        told=list(spec.told),
-        transcript=spec.transcript,
-        at_us=at_us,
+        owner={},
+        folder="",
+        workspace=workspace.to_data(),
+        inbox_cursor=inbox_cursor,
+        told=list(told),
+        transcript=transcript,
+        at_us=0,
         order={
             "task": clean(order.task),
             "resume": order.resume,
@@ -122,8 +115,8 @@ def build_spec(spec: AttemptSpec, owner: Owner, *, folder: Path, at_us: int) -> 
             "mcp": [{"name": each.name, "argv": list(each.argv), "env": sorted(each.env)} for each in order.mcp],
             "env": sorted(order.env),
             "argv": [clean(each) for each in order.argv],
-            "time_limit_s": spec.time_limit_s,
-            "run": spec.run,
+            "time_limit_s": time_limit_s,
+            "run": run,
         },
     )
 
@@ -148,37 +141,13 @@ def check_same(before: Attempt, given: Mapping[str, Any], values: Mapping[str, s
             )
 
 
-def from_data(attempt: Attempt) -> AttemptSpec:
-    """The plan of a recorded attempt; variables have their names and no values."""
-    data = attempt.order
-    order = LaunchOrder(
-        attempt=attempt.id,
-        task=data["task"],
-        session=attempt.session,
-        resume=data["resume"],
-        cwd=Path(data["cwd"]),
-        home=Path(data["home"]),
-        model=data["model"],
-        instructions=data["instructions"],
-        turns_max=data["turns_max"],
-        budget_usd=data["budget_usd"],
-        tools_allowed=tuple(data["tools_allowed"]),
-        permission=data["permission"],
-        takes_input=data["takes_input"],
-        mcp=tuple(McpServer(each["name"], each["argv"], dict.fromkeys(each["env"], "")) for each in data["mcp"]),
-        env=dict.fromkeys(data["env"], ""),
-        argv=tuple(data["argv"]),
-    )
-    return AttemptSpec(
-        attempt.agent,
-        attempt.number,
-        attempt.kind,
-        attempt.task,
-        order,
-        data["time_limit_s"],
-        msgspec.convert(attempt.workspace, WorkspaceData),
-        run=data.get("run", ""),
-    )
+def order_of(attempt: Attempt) -> LaunchOrder:
+    """The order of a recorded attempt; variables have their names and no values."""
+    order = {name: value for name, value in attempt.order.items() if name in LaunchOrder._fields}
+    order |= {name: Path(order[name]) for name in ("cwd", "home")}
+    order["env"] = dict.fromkeys(order["env"], "")
+    order["mcp"] = [McpServer(each["name"], each["argv"], dict.fromkeys(each["env"], "")) for each in order["mcp"]]
+    return LaunchOrder(attempt=attempt.id, session=attempt.session, **order)
 
 
 class ToolServers:
@@ -195,15 +164,6 @@ class ToolServers:
         env |= {tool_calls.SCHEMA: self._schema} if self._schema else {}
         env |= {tool_calls.RUN: run} if run else {}
         return McpServer(tool_calls.NAME, ARGV, env)
-
-
-async def workspace_of(
-    source: Path, agent: str, *, root: Path, in_place: bool = False, base: str | None = None
-) -> Workspace:
-    """A workspace for an agent: a worktree if the folder is in a git repository and it is not to work in place."""
-    if in_place:
-        return Workspace(agent, source, source, None, None, None, (ASKED,))
-    return await workspaces.prepare(source, agent, root=root, base=base)
 
 
 def check_places(run: Run) -> None:

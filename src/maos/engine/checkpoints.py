@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from maos.bus.mailbox import patiently
 from maos.clock import Clock
@@ -19,13 +19,12 @@ from maos.model.events.commands import CheckpointRequested
 from maos.model.events.records import SettingChanged
 from maos.model.events.run import RunCheckpointed
 from maos.model.message import inbox
-from maos.model.run import Run, stream
+from maos.model.run import Run
 from maos.settings import schema
 from maos.settings.schema import CheckpointSettings
 
 NOTICE_S = 10.0
 """How soon a change of how often checkpoints are made is noticed."""
-LOOK_EVERY_S = 1.0
 INTERVAL = "settings/save-interval"
 """The stream of the interval that all engines on a journal use."""
 
@@ -45,12 +44,7 @@ def check_name(run: Run, name: str) -> str:
 def made(run: Run, name: str, trigger: str, at_us: int, *, inbox_version: int = 0) -> RunCheckpointed:
     """What records a checkpoint, with a checksum of the state that it names (I13)."""
     return RunCheckpointed(
-        name=name,
-        trigger=trigger,
-        commit=run.commit,
-        state=digest(run),
-        inbox_version=inbox_version,
-        at_us=at_us,
+        name=name, trigger=trigger, commit=run.commit, state=digest(run), inbox_version=inbox_version, at_us=at_us
     )
 
 
@@ -74,29 +68,12 @@ async def make_and_wait(journal: Journal, clock: Clock, run: Run, name: str) -> 
 
     while not await make(journal, clock, run, name):
         while not is_made(run) and not ownership.liveness(run.owner).has_ended:
-            await until(journal, run, is_made)
+            await RUN.until(journal, run, is_made)
         if not is_made(run):  # the engine died before it recorded it: it is made here
             run = await RUN.load(journal, run.id) or run
         if is_made(run):
             return run
     return await RUN.load(journal, run.id) or run
-
-
-async def until(journal: Journal, run: Run, condition: Callable[[Run], bool]) -> None:
-    """Apply new events to a run until a condition holds, or for a second: then the caller can check its owner."""
-
-    async def follow() -> None:
-        async for record in journal.follow_stream(stream(run.id), after=run.version):
-            run.apply(record.event)
-            if condition(run):
-                return
-
-    if condition(run):
-        return
-    try:
-        await asyncio.wait_for(follow(), LOOK_EVERY_S)
-    except TimeoutError:
-        pass
 
 
 async def autosave(
@@ -107,20 +84,23 @@ async def autosave(
     Agents make their own, with their files; this one names the place in the history, and the merged work of that time.
     `note` has it recorded by the scheduler, which alone writes to the stream of the run.
     """
-    waited_s = 0.0
-    while True:
-        left_s = await patiently(interval_s) - waited_s
-        if left_s > 0:
-            await asyncio.sleep(min(left_s, NOTICE_S))
-            waited_s += min(left_s, NOTICE_S)
-            continue
-        waited_s = 0.0
+    async for _ in ticks(interval_s):
         named = run.checkpoints[-1].version if run.checkpoints else 0
         if run.version > named and run.is_open:
             note(made(run, f"timer-{run.version}", "timer", clock.now_us()))
 
 
 # --- how often -----------------------------------------------------------------------------------------------------
+
+
+async def ticks(interval_s: Callable[[], Awaitable[float]]) -> AsyncIterator[None]:
+    """Yield whenever an interval is over; it is asked for again and again, so that a change of it counts soon."""
+    while True:
+        waited_s = 0.0
+        while (left_s := await patiently(interval_s) - waited_s) > 0:
+            await asyncio.sleep(min(left_s, NOTICE_S))
+            waited_s += min(left_s, NOTICE_S)
+        yield
 
 
 async def interval_s(journal: Journal, otherwise_s: float) -> float:
@@ -132,16 +112,12 @@ async def interval_s(journal: Journal, otherwise_s: float) -> float:
 
 async def set_interval(journal: Journal, clock: Clock, seconds: float) -> None:
     """Have every engine on this journal, also those that run, save files that often."""
-    await journal.append(INTERVAL, SettingChanged(value=_check_interval(seconds), at_us=clock.now_us()))
-
-
-def _check_interval(seconds: float) -> float:
-    """The seconds, if they make sense."""
     field = schema.fields()["checkpoint.interval_s"]
     try:
-        return float(field.convert(seconds))
+        value = float(field.convert(seconds))
     except ValueError:
         raise InvalidInput(f"the interval cannot be {seconds} seconds", hint=f"give {field.allowed}") from None
+    await journal.append(INTERVAL, SettingChanged(value=value, at_us=clock.now_us()))
 
 
 def is_due(settings: CheckpointSettings, trigger: str, turns: int) -> bool:

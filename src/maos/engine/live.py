@@ -7,8 +7,9 @@ messages by ids that the holder has seen or not, the end of a turn and of the at
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ from maos.bus.acknowledgements import Undeliverable, acknowledge, dead_letter
 from maos.bus.bus import Bus
 from maos.bus.mailbox import patiently
 from maos.clock import Clock
-from maos.engine import log, transcripts
+from maos.engine import checkpoints, log, transcripts
 from maos.engine.recorder import Recorder
 from maos.errors import LeaseLost
 from maos.faults import crash_point
-from maos.holder import client as runner
+from maos.holder import client
+from maos.holder.agent_process import AgentProcess, HolderGone, InputFull, remove
+from maos.holder.records import AgentExit, SpoolRecord, left_behind
 from maos.journal.journal import Append, Record
 from maos.model.attempt import Attempt
 from maos.model.events import facts
@@ -34,51 +37,21 @@ from maos.model.failure import Ending, understand
 from maos.model.message import EXPIRED, Message, message, render
 from maos.model.run_status import ASKING_TOOL, READING_TOOL
 from maos.model.status import AttemptStatus
-from maos.settings import schema
+from maos.settings.loader import Current
 from maos.workspaces import Workspace
 
-SAVED_EVERY_S = schema.CheckpointSettings().interval_s
 JOINED_BYTES_MAX = 64 << 20
 INPUT_PAUSE_S = 0.5
 UNTOLD_US_MAX = 10_000_000
 UNTOLD_BYTES_MAX = 256 << 10
 """For how long, and for how much, lines that mean nothing by themselves wait in the spool for one that does."""
-NOTICE_S = 10.0
-"""How soon a change of how often files are saved is noticed."""
 
 Listener = Callable[[Attempt, Sequence[Fact]], None]
 _DETACHED = log.Action("agent.detached", "engine detached from the agent, which keeps running")
 
 
-class AttemptLimits:
-    """What ends an attempt, and how often it is made safe."""
-
-    def __init__(
-        self,
-        *,
-        silence_s: float = 0.0,
-        checkpoint_s: float | Callable[[], Awaitable[float]] = SAVED_EVERY_S,
-        keywords: Callable[[], Sequence[str]] = lambda: schema.DiscoverySettings().keywords,
-        saves: Callable[[str, int], bool] = lambda _trigger, _turns: True,
-    ) -> None:
-        self.silence_s = silence_s
-        self._checkpoint_s = checkpoint_s
-        self._keywords = keywords
-        self.saves = saves
-        """Whether something is saved now, by what makes us think of it (turn or timer) and after how many turns."""
-
-    @property
-    def keywords(self) -> tuple[str, ...]:
-        """By which a discovery is known, in small letters; asked for each time, as they can change."""
-        return tuple(word.lower() for word in self._keywords())
-
-    async def checkpoint_s(self) -> float:
-        """How long until files are saved again; asked for each time, so that a change counts for those that run."""
-        return self._checkpoint_s if isinstance(self._checkpoint_s, (int, float)) else await self._checkpoint_s()
-
-
 class LiveAttempt:
-    """One attempt that this process runs."""
+    """One attempt that this process runs. What ends it and how often it is saved follows the settings, which change."""
 
     def __init__(
         self,
@@ -86,21 +59,21 @@ class LiveAttempt:
         dialect: Dialect,
         order: LaunchOrder,
         *,
-        process: runner.AgentProcess | None,
+        process: AgentProcess | None,
         clock: Clock,
         bus: Bus,
-        workspace: Workspace,
-        limits: AttemptLimits,
+        settings: Current,
         listener: Listener | None = None,
     ) -> None:
         self.recorder = recorder
+        self.task: asyncio.Task[Attempt] | None = None
+        """What runs it."""
         self._dialect = dialect
         self._order = order
         self._process = process
         self._clock = clock
         self._bus = bus
-        self._workspace = workspace
-        self._limits = limits
+        self._settings = settings
         self._listener = listener
         self._conversation: Conversation = dialect.converse(order, recorder.fold.conversation)
         self._undelivered: list[Message] = []
@@ -123,6 +96,11 @@ class LiveAttempt:
         """What is known of it."""
         return self.recorder.fold
 
+    async def wait(self) -> Attempt:
+        """Wait until it has ended. LeaseLost when another engine has claimed it."""
+        assert self.task is not None
+        return await asyncio.shield(self.task)
+
     async def run(self) -> Attempt:
         """Record the agent's output until it exits. If this is cancelled, detach; the agent keeps running."""
         if self._process is None:
@@ -133,7 +111,7 @@ class LiveAttempt:
                 try:
                     await self._hear_while_watching(self._process)
                     break
-                except runner.HolderGone:
+                except HolderGone:
                     await self._attach_again(self._process)
             await self._conclude()
         except LeaseLost:
@@ -146,7 +124,7 @@ class LiveAttempt:
                     log.write(log.ENGINE, _DETACHED, agent=self.attempt.agent)
         return self.attempt
 
-    async def _hear_while_watching(self, process: runner.AgentProcess) -> None:
+    async def _hear_while_watching(self, process: AgentProcess) -> None:
         """Until the agent has ended, or one of the watching tasks fails."""
         work = (self.recorder.keep_lease, self._execute_commands, self._make_checkpoints, self._watch_silence)
         tasks = [asyncio.create_task(self._hear_all(process)), *(asyncio.create_task(each()) for each in work)]
@@ -160,7 +138,7 @@ class LiveAttempt:
 
     # --- hearing ---------------------------------------------------------------------------------------------
 
-    async def _hear_all(self, process: runner.AgentProcess) -> None:
+    async def _hear_all(self, process: AgentProcess) -> None:
         if self.attempt.is_open and not self.attempt.in_turn:
             await self._after_turn()
         await self._repeat_answers()
@@ -168,34 +146,34 @@ class LiveAttempt:
             await self._hear(records)
 
     async def _end_if_taken_elsewhere(self) -> None:
-        """Nobody on another machine can reach this holder, and two must not act for one agent."""
-        if self._process is not None and await self.recorder.is_taken_elsewhere():
-            await _end(self._process)
+        """Kill the agent and its holder if an engine on another machine has claimed it: that one cannot reach them, and
+        two must not act for one agent. What it still printed is not recorded."""
+        process = self._process
+        if process is not None and await self.recorder.is_taken_elsewhere():
+            await process.kill()
+            while records := await process.records():
+                await process.confirm(records[-1].offset)
+            await process.finish()
 
-    async def _attach_again(self, lost: runner.AgentProcess) -> None:
-        """Go on from what is recorded: with the holder if it only hung up, else with what it left on disk."""
+    async def _attach_again(self, lost: AgentProcess) -> None:
+        """Continue from what is recorded: with the holder if it only hung up, else with what it left on disk."""
         await lost.detach()
         self._process = None
         self._open_lines, self._held, self._state_before_hold = {}, [], None
         self._conversation = self._dialect.converse(self._order, self.attempt.conversation)
         folder, after = Path(self.attempt.folder), self.attempt.offset
         try:
-            self._process = await runner.attach(folder, token=self.recorder.lease.token, after=after)
-        except runner.HolderGone:
-            await self.hear_rest(runner.left_behind(folder, after=after))
+            self._process = await client.attach(folder, token=self.recorder.lease.token, after=after)
+        except HolderGone:
+            await self.hear_rest(left_behind(folder, after=after))
 
-    async def hear_rest(self, records: Iterable[runner.SpoolRecord]) -> None:
+    async def hear_rest(self, records: Iterable[SpoolRecord]) -> None:
         """Record what a holder that has exited left behind."""
-        group: list[runner.SpoolRecord] = []
-        for record in records:
-            group.append(record)
-            if len(group) == 1000:
-                await self._hear(group)
-                group = []
-        if group:
+        left = iter(records)
+        while group := list(itertools.islice(left, 1000)):
             await self._hear(group)
 
-    async def _hear(self, records: Sequence[runner.SpoolRecord]) -> None:
+    async def _hear(self, records: Sequence[SpoolRecord]) -> None:
         """Line 4/8: a group of lines becomes one event, addressed by stream, version and lease."""
         attempt = self.attempt
         ready: list[Fact] = []
@@ -219,7 +197,8 @@ class LiveAttempt:
         changed = dict(state) if state != (attempt.conversation or {}) else None
         called = (each for each in ready if isinstance(each, facts.ToolUse) and each.name.endswith(READING_TOOL))
         reading = self._open_tools(READING_TOOL) | {each.id for each in called}
-        self._has_read |= any(_has_succeeded(each, reading) for each in ready)
+        succeeded = [each.id for each in ready if isinstance(each, facts.ToolResult) and not each.failed]
+        self._has_read |= not reading.isdisjoint(succeeded)
         output = AttemptOutput(offset=offset, at_us=records[-1].time_us, facts=ready, conversation=changed)
         await self.recorder.append(output, also=self._acknowledgements(ready))
         if self._listener is not None:
@@ -227,14 +206,14 @@ class LiveAttempt:
         if self._process is not None:
             await self._process.confirm(offset)
             if not attempt.in_turn and any(isinstance(each, facts.TurnEnded) for each in ready):
-                if self._limits.saves("turn", attempt.turns):
-                    await self.checkpoint("turn")
+                if self._is_saved("turn"):
+                    await self.checkpoint(trigger="turn")
                 await self._after_turn()
 
     def _is_due(self, offset: int) -> bool:
         """Whether lines without a fact, such as a few words of a paragraph, have waited long enough to be recorded.
 
-        Meanwhile the holder keeps them. Whoever takes over hears them again, and understands them as we did.
+        Meanwhile the holder keeps them. An engine that takes over hears them again, and understands them as we did.
         """
         untold_us = self._heard_us - self.attempt.output_us
         untold_bytes = offset - self.attempt.offset
@@ -252,7 +231,7 @@ class LiveAttempt:
             *acknowledge(agent, versions + fetched, floor=floor, by=self.attempt.id),
         ]
 
-    def _understand(self, record: runner.SpoolRecord, replies: list[Reply]) -> list[Fact]:
+    def _understand(self, record: SpoolRecord, replies: list[Reply]) -> list[Fact]:
         if record.kind in ("stdout", "stderr"):
             return self._hear_line(record, replies)
         if record.kind == "input":
@@ -260,12 +239,12 @@ class LiveAttempt:
         if record.kind == "stopping":
             return [facts.Stopping(record.data.decode())]
         if record.kind == "exit":
-            return [_exit(runner.AgentExit.of(record))]
+            return [_exit(AgentExit.of(record))]
         if record.kind in ("trouble", "torn"):
             return [facts.OutputLost(record.kind, record.data.decode(errors="replace"))]
         return []
 
-    def _hear_line(self, record: runner.SpoolRecord, replies: list[Reply]) -> list[Fact]:
+    def _hear_line(self, record: SpoolRecord, replies: list[Reply]) -> list[Fact]:
         """The facts of a line once it is whole: parts of a long one are joined, up to a limit."""
         joined = self._open_lines.get(record.kind)
         if record.partial and (joined is None or len(joined) < JOINED_BYTES_MAX):
@@ -291,7 +270,7 @@ class LiveAttempt:
 
     def _discoveries(self, text: str) -> list[Fact]:
         """Lines that carry a keyword (R-104)."""
-        lowered, keywords = text.lower(), self._limits.keywords
+        lowered, keywords = text.lower(), [word.lower() for word in self._settings.values.discovery.keywords]
         if not any(word in lowered for word in keywords):
             return []
         found: list[Fact] = []
@@ -312,7 +291,7 @@ class LiveAttempt:
                 try:
                     await self._process.write(reply.id, reply.data, close=reply.closes)
                     break
-                except runner.InputFull:  # it does not read its input now; its output is kept meanwhile
+                except InputFull:  # it does not read its input now; its output is kept meanwhile
                     await asyncio.sleep(INPUT_PAUSE_S)
             crash_point("attempt:after input")
 
@@ -337,10 +316,10 @@ class LiveAttempt:
                     self._undelivered.append(message(record.event, version=record.version))
                 await self._deliver()
             case StopRequested(grace_s=grace_s):
-                await self.stop("asked", grace_s=grace_s, inbox_version=record.version)
+                await self.stop(grace_s=grace_s, inbox_version=record.version)
             case CheckpointRequested(name=name):
                 if name not in {each.name for each in self.attempt.checkpoints}:
-                    await self.checkpoint("asked", name)
+                    await self.checkpoint(name, trigger="asked")
             case PermissionAnswered(request=request, allow=allow, why=why):
                 await self.answer(request, allow=allow, why=why, inbox_version=record.version)
 
@@ -404,8 +383,9 @@ class LiveAttempt:
                 if reply is not None:
                     await self._write(reply._replace(id=f"permission/{request}"))
 
-    async def stop(self, why: str, *, grace_s: float = GRACE_S, inbox_version: int = 0) -> None:
-        """End the agent: TERM through the holder, so that it can close its tools and transcript, then KILL."""
+    async def stop(self, *, grace_s: float = GRACE_S, why: str = "asked", inbox_version: int = 0) -> None:
+        """End the agent: TERM through the holder, so that it can close its tools and transcript, then KILL. It can be
+        resumed."""
         if not self.attempt.is_open or self.attempt.exit:
             return
         if not self.attempt.stopping:
@@ -417,34 +397,32 @@ class LiveAttempt:
     # --- watching --------------------------------------------------------------------------------------------
 
     async def _make_checkpoints(self) -> None:
-        waited_s = 0.0
-        while True:
-            left_s = await patiently(self._limits.checkpoint_s) - waited_s
-            if left_s > 0:
-                pause_s = min(left_s, NOTICE_S)
-                await asyncio.sleep(pause_s)
-                waited_s += pause_s
-                continue
-            waited_s = 0.0
-            if self.attempt.version > self._checkpointed and self._limits.saves("timer", self.attempt.turns):
-                await self.checkpoint("timer")
+        async for _ in checkpoints.ticks(self._interval_s):
+            if self.attempt.version > self._checkpointed and self._is_saved("timer"):
+                await self.checkpoint(trigger="timer")
+
+    async def _interval_s(self) -> float:
+        return await checkpoints.interval_s(self.recorder.journal, self._settings.values.checkpoint.interval_s)
+
+    def _is_saved(self, trigger: str) -> bool:
+        return checkpoints.is_due(self._settings.values.checkpoint, trigger, self.attempt.turns)
 
     async def _watch_silence(self) -> None:
-        limit_s = self._limits.silence_s
+        limit_s = self._settings.values.agent.silence_s
         if not limit_s:
             await asyncio.Event().wait()
         while True:
             silent_s = (self._clock.now_us() - max(self._heard_us, self.attempt.output_us)) / 1e6
             if silent_s >= limit_s and not self.attempt.permissions:
-                await self.stop("silence")
+                await self.stop(why="silence")
                 await asyncio.Event().wait()
             await asyncio.sleep(max(0.05, limit_s - silent_s))
 
-    async def checkpoint(self, trigger: str, name: str = "") -> None:
+    async def checkpoint(self, name: str = "", *, trigger: str = "manual") -> None:
         """Make files and conversation of the agent safe, and remember the place."""
         attempt = self.attempt
         name = name or f"{trigger}-{len(attempt.checkpoints) + 1}"
-        files = await workspaces.checkpoint(self._workspace, name)
+        files = await workspaces.checkpoint(Workspace.from_data(attempt.workspace), name)
         commit = files.commit if files is not None else None
         crash_point("attempt:files saved")
         events = await transcripts.news(self._dialect, self._order, attempt)
@@ -461,14 +439,14 @@ class LiveAttempt:
                 state, now_us = dict(self._conversation.state()), self._clock.now_us()
                 output = AttemptOutput(offset=attempt.offset, at_us=now_us, facts=rest, conversation=state)
                 await self.recorder.append(output)
-            await self.checkpoint("end")
+            await self.checkpoint(trigger="end")
             await self.recorder.append(self._verdict())
         if self._listener is not None:
             self._listener(attempt, ())
         if self._process is not None:
             await self._process.finish()
         else:
-            await asyncio.to_thread(_remove, Path(attempt.folder))
+            await asyncio.to_thread(remove, Path(attempt.folder))
 
     def _verdict(self) -> AttemptEnded:
         attempt = self.attempt
@@ -497,31 +475,12 @@ class LiveAttempt:
         )
 
 
-async def _end(process: runner.AgentProcess) -> None:
-    """Kill an agent with all it has started, and its holder; what it still printed is not recorded."""
-    await process.kill()
-    while records := await process.records():
-        await process.confirm(records[-1].offset)
-    await process.finish()
-
-
-def _has_succeeded(fact: Fact, tools: Collection[str]) -> bool:
-    """Whether this says that one of some tool calls has ended well."""
-    return isinstance(fact, facts.ToolResult) and fact.id in tools and not fact.failed
-
-
 def _shows_work(fact: Fact) -> bool:
     """Whether an agent that says this has got its task."""
     return isinstance(fact, facts.ToolUse) or (isinstance(fact, facts.TurnEnded) and not fact.failed)
 
 
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        runner.remove(folder)
-
-
-def _exit(exit: runner.AgentExit) -> facts.ProcessExit:
-    """How a process ended."""
+def _exit(exit: AgentExit) -> facts.ProcessExit:
     has_started = exit.errno is None
     return facts.ProcessExit(
         cpu_s=round((exit.utime_us + exit.stime_us) / 1e6, 3),

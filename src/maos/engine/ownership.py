@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Protocol
 from maos.clock import MICROSECONDS, Clock
 from maos.errors import Conflict
 from maos.holder import identity as held
-from maos.model.attempt import Attempt
+from maos.holder import process_tree
+from maos.holder.machine import boot_id
 from maos.model.events.parts import Owner
 from maos.settings import LEASE_S
 from maos.store.contract import Lease
 
 if TYPE_CHECKING:
     from maos.journal.journal import Journal
+    from maos.model.attempt import Attempt
 
 CLAIM_S = 10.0
 CLAIM_POLL_S = 0.1
@@ -110,20 +112,15 @@ def lease_of(owner: Owner) -> Lease:
 def _machine() -> str:
     """This start of this kernel and this set of process ids: within it a pid and its start time name one process."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot}:{os.readlink('/proc/self/ns/pid')}"
+        return f"{boot_id()}:{os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return ""
 
 
 def _start_ticks(pid: int) -> int:
     """When a process began, in ticks since the kernel did; 0 when there is none."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return 0
-    fields = stat.rpartition(b")")[2].split()
-    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
+    seen = process_tree.living(pid)
+    return 0 if seen is None else seen.start_ticks
 
 
 class Held(Conflict):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -22,6 +23,7 @@ from maos.settings import LEASE_S as LEASE_S
 from maos.store.contract import Document, Lease
 
 FOLD_EVERY = 64
+LOOK_EVERY_S = 1.0
 PAUSE_S_MAX = 5.0
 _UNAVAILABLE = Action("store.unavailable", "store unavailable; waiting until it is back", logging.WARNING)
 _AVAILABLE = Action("store.available", "store available again")
@@ -44,25 +46,16 @@ class Fold(Protocol):
 F = TypeVar("F", bound=Fold)
 
 
-class Kind(Generic[F]):
+class Kind(NamedTuple, Generic[F]):
     """A kind of stream whose fold is kept beside it."""
 
-    def __init__(
-        self,
-        name: str,
-        fold: type[F],
-        *,
-        format: int,
-        quiet: Collection[str] = (),
-        every: Callable[[F], int] = lambda _fold: FOLD_EVERY,
-    ) -> None:
-        self.every = every
-        """After how many events a fold is kept at the latest: a large one less often, or keeping it would cost most."""
-        self.name = name
-        self.fold = fold
-        self.format = format
-        self.quiet = frozenset(quiet)
-        """Events so frequent that the fold is not kept with each, only now and then."""
+    name: str
+    fold: type[F]
+    format: int
+    quiet: Collection[str] = ()
+    """Events so frequent that the fold is not kept with each, only now and then."""
+    every: Callable[[F], int] = lambda _fold: FOLD_EVERY
+    """After how many events a fold is kept at the latest: a large one less often, or keeping it would cost most."""
 
     def stream(self, id: str) -> str:
         """The stream of the thing of that name."""
@@ -108,6 +101,17 @@ class Kind(Generic[F]):
             _apply(fold, record)
         return fold if fold.version else None
 
+    async def until(self, journal: Journal, fold: F, condition: Callable[[F], bool]) -> None:
+        """Apply new events to a fold until a condition holds, or for a second: then the caller can check its owner."""
+        if condition(fold):
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_EVERY_S):
+                async for record in journal.follow_stream(self.stream(fold.id), after=fold.version):
+                    _apply(fold, record)
+                    if condition(fold):
+                        return
+
 
 def _apply(fold: Fold, record: Record) -> None:
     if record.version - record.spans != fold.version:
@@ -123,7 +127,7 @@ class Recorder(Generic[F]):
         self.fold = fold
         """Everything recorded so far, folded."""
         self.lease = lease
-        self._journal = journal
+        self.journal = journal
         self._kind = kind
         self._stream = kind.stream(fold.id)
         self._lease_s = lease_s
@@ -178,7 +182,7 @@ class Recorder(Generic[F]):
         while True:
             try:
                 held = self.lease
-                renewed = await self._journal.renew(held, ttl_s=self._lease_s)
+                renewed = await self.journal.renew(held, ttl_s=self._lease_s)
                 if renewed is None:
                     await self._reacquire(held)
                 elif self.lease is held:
@@ -189,47 +193,42 @@ class Recorder(Generic[F]):
 
     async def is_taken_elsewhere(self) -> bool:
         """Whether the stream now belongs to an engine on another machine."""
-        found = await self._kind.load(self._journal, self.fold.id)
+        found = await self._kind.load(self.journal, self.fold.id)
         return found is not None and not liveness(found.owner).is_here
 
     async def _write(self, events: Sequence[Event | EventBase], before: int, also: Sequence[Append]) -> None:
         after = before + len(events)
         due = after - self._kept >= self._kind.every(self.fold) or events[-1].type not in self._kind.quiet
         documents = [self._kind.keep(self.fold)] if due else []
+        appends = [Append(self._stream, events, expected=before), *also]
         crash_point(f"{self._kind.name}:before {events[-1].type}")
         held = self.lease
         try:
-            await self._append(events, before, documents, also)
+            await self.journal.append_all(appends, under=held, documents=documents)
         except LeaseLost:
             await self._reacquire(held)
-            await self._append(events, before, documents, also)
+            await self.journal.append_all(appends, under=self.lease, documents=documents)
         crash_point(f"{self._kind.name}:after {events[-1].type}")
         if due:
             self._kept = after
-
-    async def _append(
-        self, events: Sequence[Event | EventBase], before: int, documents: Sequence[Document], also: Sequence[Append]
-    ) -> None:
-        appends = [Append(self._stream, events, expected=before), *also]
-        await self._journal.append_all(appends, under=self.lease, documents=documents)
 
     async def _reacquire(self, lost: Lease) -> None:
         """A lease that only ran out (we were stopped, the store was away) may be had again; a taken one may not."""
         async with self._regaining:
             if self.lease.token != lost.token:
                 return  # the task that noticed first has it again
-            lease = await self._journal.acquire(lost.name, ttl_s=self._lease_s, owner=lost.owner)
+            lease = await self.journal.acquire(lost.name, ttl_s=self._lease_s, owner=lost.owner)
             if lease is None:
                 raise self._lost(lost, "another engine has claimed it")
             self.lease = lease
 
     async def _was_written(self, events: Sequence[Event | EventBase], before: int) -> bool:
         try:
-            version = await self._journal.version(self._stream)
+            version = await self.journal.version(self._stream)
             if version != before + len(events):
                 return False
-            record = await self._journal.event(self._stream, version)
+            record = await self.journal.event(self._stream, version)
         except StoreUnavailable:
             return False
-        kind, body = self._journal.codec.plain(events[-1])
+        kind, body = self.journal.codec.plain(events[-1])
         return record is not None and record.type == kind.name and record.data == msgspec.json.decode(body)

@@ -29,7 +29,7 @@ RUN = Kind(
     "run",
     run.Run,
     format=run.FORMAT,
-    quiet=[name for name in EVENTS if name.startswith("task_")],
+    quiet=frozenset(name for name in EVENTS if name.startswith("task_")),
     every=lambda fold: max(FOLD_EVERY, len(fold.tasks)),
 )
 
@@ -37,7 +37,7 @@ WORKFLOW_RUN = Kind(
     "workflow",
     workflow.WorkflowRun,
     format=workflow.FORMAT,
-    quiet=[name for name in EVENTS if name.startswith(("workflow_", "step_"))],  # a short one is folded in no time
+    quiet=frozenset(name for name in EVENTS if name.startswith(("workflow_", "step_"))),  # a short one is soon folded
     every=lambda fold: max(4 * FOLD_EVERY, 2 * len(fold.steps)),
 )
 
@@ -126,25 +126,26 @@ class RunReader:
 async def attempts_at(journal: Journal, agent: str, position: int) -> list[int]:
     """The numbers of the attempts of an agent that were planned at a position of the journal."""
     found = []
+    async for number in _numbers(journal, agent):
+        first = await journal.event(attempt.stream(attempt_id(agent, number)), 1)
+        if first is not None and first.position <= position:
+            found.append(number)
+    return found
+
+
+async def _numbers(journal: Journal, agent: str) -> AsyncIterator[int]:
+    """The numbers of the attempts of an agent; names of others may begin with its name and a dot."""
     async for name in journal.streams(attempt.stream(f"{agent}.")):
         tail = name.rpartition(".")[2]
         if tail.isdigit() and name == attempt.stream(attempt_id(agent, int(tail))):
-            first = await journal.event(name, 1)
-            if first is not None and first.position <= position:
-                found.append(int(tail))
-    return found
+            yield int(tail)
 
 
 class AttemptReader:
     """Finds attempts by the names of their agents."""
 
     def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
-    @property
-    def journal(self) -> Journal:
-        """Where they are recorded."""
-        return self._journal
+        self.journal = journal
 
     async def get(self, agent: str) -> Attempt:
         """The newest attempt of an agent."""
@@ -155,33 +156,29 @@ class AttemptReader:
 
     async def newest(self, agent: str) -> Attempt | None:
         """The newest attempt of an agent; None when it was never started."""
-        number = 0
-        async for name in self._journal.streams(attempt.stream(agent) + "."):
-            tail = name.rpartition(".")[2]
-            if name == attempt.stream(attempt_id(agent, int(tail) if tail.isdigit() else 0)):
-                number = max(number, int(tail))
-        return await ATTEMPT.load(self._journal, attempt_id(agent, number)) if number else None
+        number = max([each async for each in _numbers(self.journal, agent)], default=0)
+        return await ATTEMPT.load(self.journal, attempt_id(agent, number)) if number else None
 
     async def all(self) -> AsyncIterator[Attempt]:
         """The newest attempt of every agent, by name."""
         newest: dict[str, int] = {}
-        async for name in self._journal.streams("attempt/"):
+        async for name in self.journal.streams("attempt/"):
             id = name.removeprefix("attempt/")
             newest[agent_of(id)] = max(newest.get(agent_of(id), 0), int(id.rpartition(".")[2]))
         for name, number in sorted(newest.items()):
-            found = await ATTEMPT.load(self._journal, attempt_id(name, number))
+            found = await ATTEMPT.load(self.journal, attempt_id(name, number))
             if found is not None:
                 yield found
 
     async def at(self, agent: str, position: int) -> Attempt | None:
         """The newest attempt of an agent as it was at a position of the journal; None when it had not started."""
-        begun = await attempts_at(self._journal, agent, position)
-        return await ATTEMPT.at(self._journal, attempt_id(agent, max(begun)), position=position) if begun else None
+        begun = await attempts_at(self.journal, agent, position)
+        return await ATTEMPT.at(self.journal, attempt_id(agent, max(begun)), position=position) if begun else None
 
     async def history(self, agent: str) -> list[Attempt]:
         """All attempts of an agent, the oldest first."""
         newest = await self.get(agent)
-        found = [await ATTEMPT.load(self._journal, attempt_id(agent, number)) for number in range(1, newest.number)]
+        found = [await ATTEMPT.load(self.journal, attempt_id(agent, number)) for number in range(1, newest.number)]
         return [*(each for each in found if each is not None), newest]
 
     async def discoveries(self, of: Run, *, but: str = "") -> list[tuple[str, str]]:
@@ -190,12 +187,12 @@ class AttemptReader:
         for task in of.tasks.values():
             name = of.agent(task.name)
             if task.attempts and name != but:
-                newest = await ATTEMPT.load(self._journal, attempt_id(name, task.attempts))
+                newest = await ATTEMPT.load(self.journal, attempt_id(name, task.attempts))
                 found += [(name, each.text) for each in (newest.discoveries if newest else ())]
         return found
 
     async def records(self, agent: str) -> AsyncIterator[Record]:
         """The events of all attempts of an agent, in order."""
         for past in await self.history(agent):
-            async for record in self._journal.read(attempt.stream(past.id)):
+            async for record in self.journal.read(attempt.stream(past.id)):
                 yield record

@@ -6,10 +6,10 @@ The copy is made of what the file has grown by since the last time, whole lines 
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 from maos.agents.contract import Dialect, LaunchOrder
+from maos.files import whole_file
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, attempt_id, stream
 from maos.model.events.attempt import AttemptTranscript
@@ -38,13 +38,10 @@ async def put_back(journal: Journal, dialect: Dialect, order: LaunchOrder, attem
 
     The program's own file is preferred, for it may have a few lines more than we saw.
     """
-    if not dialect.capabilities.resume:
+    if not is_kept(dialect, order, attempt):
         return False
-    path = dialect.transcript(order, attempt.session)
-    if path is not None:
+    if dialect.transcript(order, attempt.session) is not None:
         return True
-    if not attempt.transcript_name:
-        return False
     path = dialect.transcript_home(order, attempt.session, attempt.transcript_name)
     pieces: list[str] = []
     for number in range(1, attempt.number + 1):
@@ -81,9 +78,5 @@ def read(path: Path, after: int = 0) -> list[AttemptTranscript]:
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    beside = path.with_name(path.name + ".new")
-    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.rename(path)
+    with whole_file(path) as partial:
+        partial.write_text(text, encoding="utf-8")

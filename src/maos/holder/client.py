@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,43 +19,22 @@ from typing import NamedTuple
 
 from maos.errors import InvalidInput
 from maos.faults import crash_point
-from maos.holder import identity, process_tree, wire
-from maos.holder.link import Fenced, HolderGone, InputFull, Link, StartFailed, connect
-from maos.holder.records import AgentExit, SpoolRecord, left_behind
+from maos.holder import agent_process, identity, wire
+from maos.holder.agent_process import AgentProcess, HolderGone, StartFailed
 from maos.redact import VALUE_CHARS_MAX
-
-__all__ = [
-    "AgentExit",
-    "AgentProcess",
-    "Fenced",
-    "HolderGone",
-    "InputFull",
-    "Spec",
-    "SpoolRecord",
-    "StartFailed",
-    "attach",
-    "left_behind",
-    "remove",
-    "start",
-]
 
 ERRORS = "errors"
 """The file that receives a holder's standard error."""
-START_S_MAX = 30.0
 CONNECT_S_MAX = 5.0
-FINISH_S_MAX = 10.0
 LINE_BYTES_MIN = 64 << 10
 FIRST_INPUT_BYTES_MAX = 32 << 20
 DAY_S = 86_400.0
 
 INTERPRETER = ("-I", "-S")
 """Start Python without environment variables and site packages."""
-_BOOT = "import sys; sys.path.append(sys.argv[1]); from maos.holder.boot import main; main(sys.argv[2])"
+_BOOT = "import sys; sys.path.append(sys.argv[1]); from maos.holder.server import main; main(sys.argv[2])"
 _ROOT = str(Path(__file__).parents[2])
 PASSED_ON = ("LD_LIBRARY_PATH",)
-
-_children: set[int] = set()
-"""Holders that this process has started and not reaped yet."""
 
 
 class Spec(NamedTuple):
@@ -98,34 +76,33 @@ async def start(folder: Path, spec: Spec) -> AgentProcess:
     holder_spec = _check(folder, spec)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     crash_point("start: folder made")
+    process = AgentProcess(folder, spec.attempt, spec.token, after=0)
     ours, theirs = socket.socketpair()
     with theirs:
         try:
-            holder_pid = _spawn(folder, spec.attempt, theirs.fileno())
+            process.holder_pid = _spawn(folder, spec.attempt, theirs.fileno())
         except BaseException:
             ours.close()
             raise
     crash_point("start: holder spawned")
-    link = await Link.open(ours, name=spec.attempt, token=spec.token, after=0)
+    await process.open(ours)
     try:
-        link.send(holder_spec.frame())
+        process.send(holder_spec.frame())
         crash_point("start: spec sent")
-        await link.wait_until_attached(START_S_MAX)
+        await process.wait_until_attached()
     except StartFailed as error:
-        await link.finish()
-        await _wait_until_ended(holder_pid)
-        await asyncio.to_thread(remove, folder)  # nothing was started: nothing is left behind
+        await process.finish()  # nothing was started: nothing is left behind
         raise _explain(error, spec) from None
     except HolderGone as gone:
-        await link.close()
+        await process.detach()
         raise HolderGone(
             f"{gone.what}{_last_words(folder)}", hint="attach to find out whether the agent runs; if not, start again"
         ) from None
     except BaseException:
-        await link.close()
+        await process.detach()
         raise
     crash_point("start: agent runs")
-    return AgentProcess(folder, link)
+    return process
 
 
 async def attach(folder: Path, *, token: int, after: int) -> AgentProcess:
@@ -142,77 +119,19 @@ async def attach(folder: Path, *, token: int, after: int) -> AgentProcess:
     sock = None if who is None else await _connect(folder, who)
     if who is None or sock is None:
         raise HolderGone(f"no holder is alive for {who.attempt if who else folder.name}{_last_words(folder)}")
-    link = await Link.open(sock, name=who.attempt, token=token, after=after)
+    process = AgentProcess(folder, who.attempt, token, after)
+    await process.open(sock)
     try:
-        link.send(wire.frame(wire.HELLO, str(token).encode(), str(after).encode()))
-        await link.wait_until_attached(START_S_MAX)
+        process.send(wire.frame(wire.HELLO, str(token).encode(), str(after).encode()))
+        await process.wait_until_attached()
     except BaseException:
-        await link.close()
+        await process.detach()
         raise
-    return AgentProcess(folder, link)
-
-
-class AgentProcess:
-    """An agent's process, while this engine is attached to it."""
-
-    def __init__(self, folder: Path, link: Link) -> None:
-        self.folder = folder
-        self.pid = int(link.state["agent_pid"])
-        self.holder_pid = int(link.state["holder_pid"])
-        self._link = link
-
-    async def records(self) -> list[SpoolRecord]:
-        """Line 2/8: wait for the next records and return them; an empty list after the exit record.
-
-        Raises Fenced when another engine has taken over, HolderGone when the holder has died.
-        """
-        return await self._link.records()
-
-    async def confirm(self, offset: int) -> None:
-        """Let the holder drop everything up to an offset, because it is in the journal."""
-        self._link.send(wire.frame(wire.CONFIRM, str(offset).encode()))
-
-    async def write(self, id: str, data: bytes, *, close: bool = False) -> bool:
-        """Write input to the agent, once for an id; return True when it was accepted, now or before, and is on disk.
-
-        Returns False when the agent accepts no more input. Raises InputFull when it has not read its earlier input.
-        """
-        if len(data) > wire.INPUT_BYTES_MAX:
-            raise InvalidInput(
-                f"input {id} has {len(data)} bytes", hint=f"send at most {wire.INPUT_BYTES_MAX} at a time"
-            )
-        return await self._link.write(id, data, close=close)
-
-    async def stop(self, *, grace_s: float) -> None:
-        """Send TERM to the agent, and kill it with all its descendants if it has not ended in time."""
-        self._link.send(wire.frame(wire.STOP, repr(float(grace_s)).encode()))
-
-    async def kill(self) -> None:
-        """Kill the agent and all its descendants."""
-        self._link.send(wire.frame(wire.KILL))
-
-    async def detach(self) -> None:
-        """Detach. The agent keeps running, and its output is kept for the next engine."""
-        await self._link.close()
-
-    async def finish(self) -> None:
-        """Have the holder of an agent that has ended exit, and remove its folder with the spool."""
-        await self._link.finish()
-        crash_point("finish: holder said goodbye")
-        await _wait_until_ended(self.holder_pid)
-        await asyncio.to_thread(remove, self.folder)
+    return process
 
 
 def _absolute(folder: Path) -> Path:
     return Path(os.path.abspath(folder))
-
-
-def remove(folder: Path) -> None:
-    """Remove the folder of an attempt whose holder has exited."""
-    who = identity.read(folder)
-    if who is not None and who.process() is not None:
-        raise InvalidInput(f"the holder of {who.attempt} is alive", hint="attach and finish, or end it")
-    shutil.rmtree(folder, ignore_errors=False)
 
 
 def _check(folder: Path, spec: Spec) -> wire.HolderSpec:
@@ -249,8 +168,7 @@ def _check(folder: Path, spec: Spec) -> wire.HolderSpec:
 
 
 def _spawn(folder: Path, attempt: str, connection: int) -> int:
-    """Start a holder; return its pid."""
-    _reap()
+    agent_process.reap()
     env = {"MAOS_ATTEMPT": attempt, "MAOS_ATTEMPT_FOLDER": str(folder)}
     env.update((name, os.environ[name]) for name in PASSED_ON if name in os.environ)
     if "MAOS_HOLDER_CRASH_AT" in os.environ:  # set by tests only
@@ -271,7 +189,7 @@ def _spawn(folder: Path, attempt: str, connection: int) -> int:
         )
     finally:
         os.close(errors)
-    _children.add(pid)
+    agent_process.children.add(pid)
     return pid
 
 
@@ -281,7 +199,7 @@ async def _connect(folder: Path, who: identity.HolderIdentity) -> socket.socket 
     until = loop.time() + CONNECT_S_MAX
     while who.process() is not None:
         try:
-            return connect(folder)
+            return agent_process.connect(folder)
         except OSError as error:
             if loop.time() > until:
                 raise HolderGone(
@@ -290,28 +208,6 @@ async def _connect(folder: Path, who: identity.HolderIdentity) -> socket.socket 
                 ) from error
             await asyncio.sleep(0.01)
     return None
-
-
-def _reap() -> None:
-    """Collect the exit status of holders that have ended, so that they do not stay zombies."""
-    for pid in list(_children):
-        try:
-            ended = os.waitpid(pid, os.WNOHANG)[0] == pid
-        except ChildProcessError:
-            ended = True  # it was collected elsewhere
-        if ended:
-            _children.discard(pid)
-
-
-async def _wait_until_ended(pid: int) -> None:
-    """Wait until a holder has ended."""
-    async with asyncio.timeout(FINISH_S_MAX):
-        while True:
-            _reap()
-            seen = process_tree.look(pid)
-            if seen is None or seen.state in "ZX":
-                return
-            await asyncio.sleep(0.002)
 
 
 def _umask() -> int:

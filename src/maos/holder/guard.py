@@ -94,26 +94,31 @@ class Guard:
             process_tree.send(process, signal.SIGTERM)
         until = monotonic() + LEFT_BEHIND_S
         while self._reap() and monotonic() < until:
-            select.select([self._waking], [], [], max(0.0, until - monotonic()))
-            _drain(self._waking)
+            self._wait(until - monotonic())
 
     def _kill(self) -> None:
         """Kill until no process is left: as long as one of the tree lives, the guard has a child."""
         until = monotonic() + process_tree.KILLED_S_MAX
         while self._reap() and monotonic() < until:
             process_tree.kill(os.getpid())
-            select.select([self._waking], [], [], 0.002)
-            _drain(self._waking)
+            self._wait(0.002)
 
     def _end_without_holder(self) -> None:
         """End the tree after the holder died: the agent gets TERM and time to save its work, then all are killed."""
         self._term()
         until = monotonic() + ORPHANED_S
         while self._running and monotonic() < until:
-            select.select([self._waking], [], [], max(0.0, until - monotonic()))
-            _drain(self._waking)
+            self._wait(until - monotonic())
             self._reap()
         self._kill()
+
+    def _wait(self, within_s: float) -> None:
+        """Wait until a process has ended, at most this long."""
+        select.select([self._waking], [], [], max(0.0, within_s))
+        try:
+            os.read(self._waking, 512)
+        except BlockingIOError:
+            pass
 
     def _reap(self) -> bool:
         """Collect processes that have ended; return whether any is left."""
@@ -126,14 +131,10 @@ class Guard:
                 return True
             if pid == self._agent:
                 self._running = False
-                self._report(
-                    b"exit",
-                    str(status).encode(),
-                    str(int(used.ru_utime * 1e6)).encode(),
-                    str(int(used.ru_stime * 1e6)).encode(),
-                    str(used.ru_maxrss * 1024).encode(),
-                    str(int((monotonic() - self._began) * 1e6)).encode(),
-                )
+                times_s = (used.ru_utime, used.ru_stime, monotonic() - self._began)
+                user_us, system_us, passed_us = (int(seconds * 1e6) for seconds in times_s)
+                numbers = (status, user_us, system_us, used.ru_maxrss * 1024, passed_us)
+                self._report(b"exit", *(str(number).encode() for number in numbers))
 
     def _report(self, *parts: bytes) -> None:
         try:
@@ -163,7 +164,6 @@ def _start(spec: HolderSpec, holder: socket, pipes: tuple[int, int, int]) -> int
 
 
 def _exec(spec: HolderSpec, pipes: tuple[int, int, int], fails: int) -> NoReturn:
-    """Execute the agent's program in this forked process."""
     where = b"prepare"
     try:
         parent = os.getppid()
@@ -206,10 +206,3 @@ def rename(name: str) -> None:
         os.write(fd, name.encode())
     finally:
         os.close(fd)
-
-
-def _drain(fd: int) -> None:
-    try:
-        os.read(fd, 512)
-    except BlockingIOError:
-        pass

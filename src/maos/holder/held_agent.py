@@ -33,8 +33,7 @@ class Intake:
         self._redactor = redactor
         self._line_bytes_max = line_bytes_max
         self._read_bytes = FEW_BYTES
-        self._rest: list[bytes] = []
-        self._rest_bytes = 0
+        self._rest = bytearray()
 
     def read(self) -> tuple[int, list[tuple[int, bytes]]]:
         """Line 1/8: read the pipe; return how many bytes there were (0 at the end) and their records: flags and data.
@@ -59,35 +58,27 @@ class Intake:
         if cut:
             lines = data if cut == len(data) else data[:cut]
             if self._rest:
-                if self._rest_bytes + lines.find(b"\n") > self._line_bytes_max:
+                if len(self._rest) + lines.find(b"\n") > self._line_bytes_max:
                     records.extend(self._cut())
-                lines = b"".join((*self._rest, lines))
+                lines = bytes(self._rest) + lines
                 self._rest.clear()
-                self._rest_bytes = 0
             clean = self._redactor.lines(lines)
             if clean:
                 records.append((0, clean))
             data = data[cut:]
-        if data:
-            self._rest.append(data)
-            self._rest_bytes += len(data)
-            if self._rest_bytes >= self._line_bytes_max:
-                records.extend(self._cut())
+        self._rest += data
+        if len(self._rest) >= self._line_bytes_max:
+            records.extend(self._cut())
         return records
 
     def _cut(self) -> list[tuple[int, bytes]]:
         """Return as much of an over-long line as certainly does not end inside a secret."""
-        line = b"".join(self._rest)
-        clean, used = self._redactor.part(line)
-        rest = line[used:]
-        self._rest = [rest] if rest else []
-        self._rest_bytes = len(rest)
+        clean, used = self._redactor.part(bytes(self._rest))
+        del self._rest[:used]
         return [(wire.PARTIAL, clean)] if clean else []
 
     def _flush(self) -> list[tuple[int, bytes]]:
-        if not self._rest:
-            return []
-        clean = self._redactor.lines(b"".join(self._rest))
+        clean = self._redactor.lines(bytes(self._rest)) if self._rest else b""
         self._rest.clear()
         return [(wire.NO_NEWLINE, clean)] if clean else []
 

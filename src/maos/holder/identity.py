@@ -28,10 +28,7 @@ class HolderIdentity(NamedTuple):
 
     def process(self) -> process_tree.Seen | None:
         """Return the holder's process if it is alive."""
-        if self.boot != boot_id():
-            return None
-        seen = process_tree.look(self.pid)
-        return seen if seen is not None and seen.start_ticks == self.start_ticks and seen.state not in "ZX" else None
+        return process_tree.living(self.pid, self.start_ticks) if self.boot == boot_id() else None
 
 
 def read(folder: Path) -> HolderIdentity | None:

@@ -15,14 +15,14 @@ def now_us() -> int:
 
 def boot_id() -> str:
     """Return the id of this boot of the machine: pids and start times are unique within one boot only."""
-    return _read("/proc/sys/kernel/random/boot_id").decode().strip()
+    return read_file("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
 def oom_kills() -> int:
     """Return how many processes of this cgroup the kernel has killed for lack of memory; 0 where it does not say."""
     try:
-        path = _read("/proc/self/cgroup").split(b"::", 1)[1].split(b"\n", 1)[0].decode()
-        for line in _read(f"/sys/fs/cgroup{path}/memory.events").splitlines():
+        path = read_file("/proc/self/cgroup").split(b"::", 1)[1].split(b"\n", 1)[0].decode()
+        for line in read_file(f"/sys/fs/cgroup{path}/memory.events").splitlines():
             name, _, count = line.partition(b" ")
             if name == b"oom_kill":
                 return int(count)
@@ -46,7 +46,8 @@ def crash_point(name: str) -> None:
         os.kill(os.getpid(), 9)
 
 
-def _read(path: str) -> bytes:
+def read_file(path: str) -> bytes:
+    """Return the content of a small file."""
     fd = os.open(path, os.O_RDONLY)
     try:
         return os.read(fd, 65536)

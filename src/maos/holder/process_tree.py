@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from time import monotonic, sleep
 
+from maos.holder.machine import read_file
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
@@ -37,30 +39,27 @@ class Seen:
 def look(pid: int) -> Seen | None:
     """Return the process with this pid, or None."""
     try:
-        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        text = read_file(f"/proc/{pid}/stat")
     except OSError:
-        return None
-    try:
-        text = os.read(fd, 4096)
-    except OSError:
-        return None  # it ended in the meantime
-    finally:
-        os.close(fd)
+        return None  # there is none, or it ended in the meantime
     fields = text[text.rfind(b")") + 2 :].split()
     if len(fields) < 20:
         return None
     return Seen(pid, int(fields[1]), int(fields[19]), fields[0].decode())
 
 
+def living(pid: int, start_ticks: int = 0) -> Seen | None:
+    """Return the process with this pid unless it has ended; None, too, when another one that began then is meant."""
+    seen = look(pid)
+    if seen is None or seen.state in "ZX" or start_ticks not in (0, seen.start_ticks):
+        return None
+    return seen
+
+
 def all_processes() -> list[Seen]:
     """Return every process on the machine that has not ended."""
-    seen = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            process = look(int(name))
-            if process is not None and process.state not in "ZX":
-                seen.append(process)
-    return seen
+    found = [living(int(name)) for name in os.listdir("/proc") if name.isdigit()]
+    return [process for process in found if process is not None]
 
 
 def descendants(root: int) -> list[Seen]:
@@ -69,8 +68,8 @@ def descendants(root: int) -> list[Seen]:
     pids = [root]
     for pid in pids:
         for child in _children(pid):
-            process = look(child)
-            if process is not None and process.state not in "ZX":
+            process = living(child)
+            if process is not None:
                 found.append(process)
                 pids.append(child)
     return found
@@ -127,17 +126,13 @@ def send(process: Seen, number: int) -> bool:
     return True
 
 
-def kill(root: int) -> int:
-    """Kill all descendants of a process, but not the process itself; return how many."""
-    return _stop_and_kill(root, [])
-
-
 def kill_all(roots: list[Seen]) -> int:
     """Kill processes with all their descendants; return how many."""
-    return sum(_stop_and_kill(root.pid, [root]) for root in roots)
+    return sum(kill(root.pid, [root]) for root in roots)
 
 
-def _stop_and_kill(root: int, first: list[Seen]) -> int:
+def kill(root: int, first: list[Seen] | tuple[()] = ()) -> int:
+    """Kill all descendants of a process, and those named first, such as the process itself; return how many."""
     # Stop all processes first, until no new one appears: a stopped process cannot fork.
     for process in first:
         send(process, signal.SIGSTOP)
@@ -177,17 +172,11 @@ def _stop_below(root: int, met: dict[int, Seen]) -> bool:
     return new
 
 
-def is_alive(process: Seen) -> bool:
-    """Return whether exactly this process is still alive."""
-    now = look(process.pid)
-    return now is not None and now.start_ticks == process.start_ticks and now.state not in "ZX"
-
-
 def wait_until_dead(processes: list[Seen], within_s: float) -> bool:
     """Wait until all processes have ended; return False if one still lives after this time."""
     until = monotonic() + within_s
     while True:
-        if not any(map(is_alive, processes)):
+        if not any(living(process.pid, process.start_ticks) for process in processes):
             return True
         if monotonic() > until:
             return False

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from maos.holder import identity, process_tree, wire
+from maos.holder.agent_process import connect
 from maos.holder.guard import ORPHANED_S
-from maos.holder.link import connect
 from maos.holder.spool import SUFFIX
 
 ANSWER_S_MAX = 1.0
@@ -102,10 +102,7 @@ def strays(root: Path) -> list[Stray]:
 
 async def end_stray(stray: Stray) -> int:
     """Kill a stray process and its descendants; return how many processes died."""
-    process = process_tree.look(stray.pid)
-    if process is None or process.start_ticks != stray.start_ticks:
-        return 0
-    return await asyncio.to_thread(_kill_all, [process])
+    return await asyncio.to_thread(_kill_all, [stray])
 
 
 def _end(info: HolderInfo) -> int:
@@ -113,15 +110,8 @@ def _end(info: HolderInfo) -> int:
     holder = who.process() if who else None
     if holder is not None:
         return _end_living(holder)
-    return _kill_all(
-        [
-            process
-            for stray in strays(info.folder.absolute().parent)
-            if stray.folder == info.folder.absolute()
-            and (process := process_tree.look(stray.pid)) is not None
-            and process.start_ticks == stray.start_ticks
-        ]
-    )
+    folder = info.folder.absolute()
+    return _kill_all([stray for stray in strays(folder.parent) if stray.folder == folder])
 
 
 def _end_living(holder: process_tree.Seen) -> int:
@@ -132,12 +122,14 @@ def _end_living(holder: process_tree.Seen) -> int:
     for guard in guards:
         process_tree.send(guard, signal.SIGCONT)
     if not process_tree.wait_until_dead([holder, *below], ORPHANED_S + END_S_MAX):
-        process_tree.kill_all([process for process in below if process_tree.is_alive(process)])
+        process_tree.kill_all([each for each in below if process_tree.living(each.pid, each.start_ticks)])
         process_tree.wait_until_dead(below, END_S_MAX)
     return 1 + len(below)
 
 
-def _kill_all(roots: list[process_tree.Seen]) -> int:
+def _kill_all(found: list[Stray]) -> int:
+    living = [process_tree.living(each.pid, each.start_ticks) for each in found]
+    roots = [process for process in living if process is not None]
     tree = {process.pid: process for root in roots for process in [root, *process_tree.descendants(root.pid)]}
     killed = process_tree.kill_all(roots)
     process_tree.wait_until_dead(list(tree.values()), END_S_MAX)

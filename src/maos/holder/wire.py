@@ -75,11 +75,7 @@ def frame(kind: int, *parts: bytes) -> bytes:
 
 def pack(parts: tuple[bytes, ...] | list[bytes]) -> bytes:
     """Encode a list of byte strings as one."""
-    pieces = []
-    for part in parts:
-        pieces.append(len(part).to_bytes(4, "little"))
-        pieces.append(part)
-    return b"".join(pieces)
+    return b"".join(len(part).to_bytes(4, "little") + part for part in parts)
 
 
 def unpack(body: bytes) -> list[bytes]:
@@ -142,19 +138,6 @@ def _receive(sock: socket, count: int) -> bytes:
     return bytes(data)
 
 
-_NUMBERS = {
-    "token": int,
-    "keep_stdin_open": int,
-    "time_limit_s": float,
-    "stop_grace_s": float,
-    "unattended_limit_s": float,
-    "linger_s": float,
-    "spool_bytes_max": int,
-    "line_bytes_max": int,
-    "umask": int,
-}
-
-
 class HolderSpec:
     """The spec as it is sent to the holder: what to run, and how. `client.Spec` says what the fields mean."""
 
@@ -179,7 +162,9 @@ class HolderSpec:
 
     def frame(self) -> bytes:
         """Encode the spec as the first frame of a connection."""
-        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        numbers = {
+            name: value for name, value in vars(self).items() if value is None or isinstance(value, (int, float))
+        }
         return frame(
             START,
             pack([part.encode("utf-8", "surrogateescape") for part in self.argv]),
@@ -188,7 +173,7 @@ class HolderSpec:
             self.attempt.encode(),
             self.first_input,
             pack_map(self.secrets),
-            pack_map({name: "" if value is None else repr(_NUMBERS[name](value)) for name, value in numbers.items()}),
+            pack_map({name: "" if value is None else repr(+value) for name, value in numbers.items()}),
         )
 
     @staticmethod
@@ -204,5 +189,6 @@ class HolderSpec:
             "secrets": unpack_map(secrets),
         }
         for name, text in unpack_map(numbers).items():
-            values[name] = _NUMBERS[name](text) if text else None
+            number = int if text.isdigit() else float
+            values[name] = number(text) if text else None
         return HolderSpec(values)

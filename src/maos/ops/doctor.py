@@ -19,7 +19,7 @@ from maos.engine import attempt_spec
 from maos.engine.recorder import Kind
 from maos.engine.streams import ATTEMPT, RUN, WORKFLOW_RUN
 from maos.errors import InvalidInput, MaosError
-from maos.holder import client, registry
+from maos.holder import agent_process, registry
 from maos.holder.registry import HolderInfo, Stray
 from maos.journal.journal import Journal
 from maos.journal.verify import Report
@@ -268,7 +268,7 @@ def _left_holder(info: HolderInfo) -> Finding:
 
 def _left_folder(info: HolderInfo) -> Finding:
     async def fix() -> str:
-        client.remove(info.folder)
+        agent_process.remove(info.folder)
         return f"removed {info.folder}"
 
     return Finding(

@@ -18,8 +18,8 @@ from maos.engine import checkpoints, ownership, questions
 from maos.engine import consent as consents
 from maos.engine.attempts import Attempts
 from maos.engine.ownership import Held
+from maos.engine.streams import RUN, own_run
 from maos.engine.streams import new_id as new_id
-from maos.engine.streams import own_run
 from maos.errors import InvalidInput, NotFound
 from maos.journal.journal import Append, Journal
 from maos.model import status
@@ -90,7 +90,7 @@ class RunOperations(RunViews):
                 # Not of a run that no engine executes: the one that resumed it would pause it at once.
                 await self.pause(run.id)
                 is_requested = True
-            await checkpoints.until(self._journal, run, lambda each: not each.is_going)
+            await RUN.until(self._journal, run, lambda each: not each.is_going)
         return run
 
     async def cancel(self, id: str, *, task: str = "", why: str = "cancelled") -> Run:
@@ -115,7 +115,7 @@ class RunOperations(RunViews):
             if is_executing(run):
                 await self._request(run.id, CancelRequested(why=why, at_us=self._clock.now_us()))
                 while is_executing(run):
-                    await checkpoints.until(self._journal, run, lambda each: not each.is_going)
+                    await RUN.until(self._journal, run, lambda each: not each.is_going)
             else:
                 await self._cancel_unattended(run, why)
             run = await self.get(run.id)
@@ -189,9 +189,7 @@ class RunOperations(RunViews):
         version = await self._request(run.id, command)
         while run.inbox_cursor < version:
             if is_executing(run):
-                await checkpoints.until(
-                    self._journal, run, lambda each: each.inbox_cursor >= version or not each.is_going
-                )
+                await RUN.until(self._journal, run, lambda each: each.inbox_cursor >= version or not each.is_going)
             else:
                 try:
                     await self._apply_unattended(run)

@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 
 from maos.engine.attempt_spec import TIME_LIMIT_S
-from maos.engine.attempts import Attempts, Running
+from maos.engine.attempts import Attempts
+from maos.engine.live import LiveAttempt
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.model.attempt import Attempt
 from maos.model.failure import TABLE
@@ -168,7 +169,7 @@ def _answer_of(attempt: Attempt) -> str:
     return attempt.result or attempt.last_text
 
 
-async def _answered(running: Running) -> Attempt:
+async def _answered(running: LiveAttempt) -> Attempt:
     """The attempt when it has ended. Its plan is of use here alone, so it is stopped when this is cancelled."""
     try:
         return await running.wait()

@@ -12,10 +12,10 @@ import msgspec
 
 from maos import workspaces as workspaces
 from maos.engine.attempt_spec import TIME_LIMIT_S
-from maos.engine.attempts import Attempts, Running
-from maos.engine.live import Listener
+from maos.engine.attempts import Attempts
+from maos.engine.live import Listener, LiveAttempt
 from maos.errors import InvalidInput, NotFound
-from maos.holder.client import StartFailed
+from maos.holder.agent_process import StartFailed
 from maos.model.attempt import Attempt
 from maos.model.events.attempt import AttemptOutput
 from maos.model.events.facts import Fact, Line
@@ -42,7 +42,7 @@ class AgentWorker:
     def __init__(self, attempts: Attempts, *, listener: Listener | None = None) -> None:
         self._attempts = attempts
         self._listener = listener
-        self._running: dict[str, Running] = {}
+        self._running: dict[str, LiveAttempt] = {}
         self._stopping: set[str] = set()
         """Tasks that were to be stopped, perhaps before their agents had started."""
         self._watched: set[str] = set()
@@ -158,7 +158,7 @@ class AgentWorker:
         running = await self._attempts.adopt(agent, listener=self._heard)
         return await self._attempts.get(agent) if running is None else await self._until_ended(task, running, own)
 
-    async def _until_ended(self, task: TaskState, running: Running, own: Budget | None = None) -> Attempt:
+    async def _until_ended(self, task: TaskState, running: LiveAttempt, own: Budget | None = None) -> Attempt:
         """Wait for an agent, and mind what the run and its task may take; a check takes nothing of its task's own."""
         agent = running.attempt.agent
         meter = Meter(own or Budget(), "your task")
@@ -196,13 +196,13 @@ class AgentWorker:
                 self._run.tokens + sum(map(tokens_of, working)),
             )
 
-    async def _warn(self, running: Running, meter: Meter) -> None:
+    async def _warn(self, running: LiveAttempt, meter: Meter) -> None:
         """Tell an agent once that it comes to a limit, if it can be told."""
         if any(meter.budget) and self._attempts.takes_words(running.attempt.kind):
             await meter.until_nearly_used_up()
             await self._attempts.send(running.attempt.agent, meter.warning, sender=SENDER)
 
-    async def _start(self, run: Run, task: TaskState, plan: Task, own: Budget) -> Running:
+    async def _start(self, run: Run, task: TaskState, plan: Task, own: Budget) -> LiveAttempt:
         agent, options = run.agent(task.name), run.options
         found = await self._attempts.discoveries(run, but=agent)
         return await self._attempts.start(
@@ -313,7 +313,7 @@ def _own_budget(run: Run, plan: Task) -> Budget:
     return Budget(plan.budget_usd or role.budget_usd, plan.tokens_max or role.tokens_max, time_limit_s)
 
 
-async def _end(running: Running, meter: Meter) -> None:
+async def _end(running: LiveAttempt, meter: Meter) -> None:
     await meter.spent.wait()
     await running.stop()
 

@@ -16,7 +16,8 @@ from maos import workspaces as workspaces
 from maos.clock import MICROSECONDS
 from maos.engine import ownership as owners
 from maos.engine.attempt_spec import ResumeOptions
-from maos.engine.attempts import Attempts, Running
+from maos.engine.attempts import Attempts
+from maos.engine.live import LiveAttempt
 from maos.engine.ownership import Held, Liveness
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.ids import AGENT
@@ -150,7 +151,7 @@ class Attachment(NamedTuple):
     attempt: str
     after: int
     """The version of the attempt after which everything is new to the reader."""
-    running: Running | None
+    running: LiveAttempt | None
     """None while another process runs it."""
     owner: Owner | None = None
     """The process that runs it, if that is another one."""

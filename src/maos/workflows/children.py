@@ -22,7 +22,7 @@ from maos.errors import (
     UnknownFormat,
 )
 from maos.faults import crash_point
-from maos.holder.client import StartFailed
+from maos.holder.agent_process import StartFailed
 from maos.journal.journal import Journal
 from maos.model import workflow as model
 from maos.model.attempt import Attempt
@@ -37,7 +37,8 @@ from maos.workflows.definition import Handle, StartRequest, StepFailed, Workflow
 from maos.workflows.record import RunRecord, find_run, until
 
 if TYPE_CHECKING:
-    from maos.engine.attempts import Attempts, Running
+    from maos.engine.attempts import Attempts
+    from maos.engine.live import LiveAttempt
 
 INFRASTRUCTURE = (StoreUnavailable, LeaseLost, Conflict, Corrupt, HistoryLost, UnknownFormat)
 """Errors that say nothing about a child or an agent itself: this execution ends, and the run can be resumed."""
@@ -45,7 +46,7 @@ HELD_S = 0.25
 """How often the status of a child or an agent that another process runs is read."""
 NAME_CHARS_MAX = 64
 
-Begin = Callable[[], Coroutine[Any, Any, "Running | None"]]
+Begin = Callable[[], Coroutine[Any, Any, "LiveAttempt | None"]]
 Start = Callable[[StartRequest], Awaitable[Handle[Any]]]
 """Starts a child, or resumes it."""
 Stop = Callable[[str, str, str], Coroutine[Any, Any, None]]
@@ -222,7 +223,7 @@ class Children:
     async def _run_attempt(self, name: str, begin: Begin) -> Attempt:
         """Begin an attempt and wait for its end; or for that of one that another process has."""
         attempts = self._attempts()
-        begun: asyncio.Task[Running | None] | None = None
+        begun: asyncio.Task[LiveAttempt | None] | None = None
         try:
             while True:
                 begun = asyncio.create_task(begin())
@@ -284,7 +285,7 @@ def _retry(attempt: Attempt, tries: int, now_us: int) -> TaskReleased | None:
     return following if isinstance(following, TaskReleased) else None
 
 
-async def stop_agent(attempts: Attempts, name: str, begun: asyncio.Task[Running | None] | None = None) -> None:
+async def stop_agent(attempts: Attempts, name: str, begun: asyncio.Task[LiveAttempt | None] | None = None) -> None:
     """Have an agent stopped, whichever process runs it, if any does; `begun` is the task that begins it here."""
     running = await begun if begun is not None else None
     try:

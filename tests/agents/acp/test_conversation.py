@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from maos.agents.acp.dialect import Acp
-from maos.agents.contract import LaunchOrder, McpServer
+from maos.agents.contract import LaunchOrder, McpServer, Reply
 from maos.model.failure import Ending, understand
 from tests.agents.driving import Run, an_order, started
 
@@ -123,13 +123,16 @@ async def test_permissions_are_asked_for_and_answered(tmp_path: Path) -> None:
 
 
 async def test_a_turn_can_be_broken_off(tmp_path: Path) -> None:
-    """What it had asked for is answered too, as the protocol demands."""
+    """By another client; what the agent had asked for is answered too, as the protocol demands."""
     order = order_of(tmp_path, {"ask": {"id": "t1", "title": "run", "kind": "execute"}}, {"wait": True})
     async with started(peer(), order) as run:
         await run.until_fact("permission_requested")
-        await run.write(run.conversation.cancel())
+        state = run.conversation.state()
+        ((id, *_),) = state["questions"].values()
+        cancel = {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": state["session"]}}
+        answer = {"jsonrpc": "2.0", "id": id, "result": {"outcome": {"outcome": "cancelled"}}}
+        await run.write(Reply("cancel", b"".join(json.dumps(each).encode() + b"\n" for each in (cancel, answer))))
         await one_turn(run)
-        assert run.conversation.cancel() is None
     assert run.text() == "answer: cancelled"
     assert run.of("turn_ended") == [{"kind": "turn_ended", "failed": True, "reason": "cancelled"}]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from maos_testing.model_stub import ModelStub, ScriptFault, ScriptStep, TokenCount, ToolCall
-from tests.agents.claude.stage import agent, bash, mcp_server, texts, turn
+from tests.agents.claude.stage import agent, bash, interrupt, mcp_server, texts, turn
 from tests.agents.driving import Run
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "claude"
@@ -51,7 +51,7 @@ async def yes_and_no(run: Run) -> None:
 
 async def interrupted(run: Run) -> None:
     await run.until(lambda: run.conversation.state().get("tail"))
-    await run.write(run.conversation.interrupt("interrupt 1"))
+    await run.write(interrupt("interrupt 1"))
     await until_idle(run)
 
 

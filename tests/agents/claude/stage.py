@@ -1,6 +1,7 @@
 """What tests of the real Claude Code need: a model that follows a script, an order, and tools that can be watched."""
 
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from maos.agents.claude.dialect import Claude
-from maos.agents.contract import LaunchOrder, McpServer
+from maos.agents.contract import LaunchOrder, McpServer, Reply
 from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.agents.driving import Run, an_order, started
 
@@ -38,6 +39,12 @@ async def agent(
     given: LaunchOrder = an_order(folder, task=task, **order)
     async with started(Claude(), given, environment(stub, **(variables or {})), forgetful=forgetful) as run:
         yield run
+
+
+def interrupt(id: str) -> Reply:
+    """What makes it stop what it is doing and take another message."""
+    request = {"type": "control_request", "request_id": id, "request": {"subtype": "interrupt"}}
+    return Reply(id, json.dumps(request).encode() + b"\n")
 
 
 async def turn(run: Run, count: int = 1) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from maos.agents.claude import program
+from maos.agents.claude import dialect
 from maos.agents.claude.dialect import Claude, cut_torn_line
 from maos.agents.contract import AgentMissing, AgentProgram
 from maos.errors import InvalidInput
@@ -28,17 +28,17 @@ def test_the_one_on_the_path_is_taken(tmp_path: Path) -> None:
 
 
 def test_the_one_of_the_extra_is_taken_when_the_path_has_none_or_an_old_one(tmp_path: Path) -> None:
-    ours = program.bundled()
+    ours = dialect.bundled()
     assert ours is not None
     for says in ("echo '2.1.210 (Claude Code)'", "echo 'no version'", "exit 3", "kill -9 $$"):
         assert Claude().find(a_program(tmp_path / "bin", says)).path == ours
     found = Claude().find({"PATH": str(tmp_path)})
     assert found.path == ours
-    assert tuple(map(int, found.version.split("."))) >= program.VERSION_MIN
+    assert tuple(map(int, found.version.split("."))) >= dialect.VERSION_MIN
 
 
 def test_when_there_is_none_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "bundled", lambda: None)
+    monkeypatch.setattr(dialect, "bundled", lambda: None)
     with pytest.raises(AgentMissing, match="not on this machine") as missing:
         Claude().find({"PATH": str(tmp_path)})
     assert "pip install 'maos[claude]'" in missing.value.hint

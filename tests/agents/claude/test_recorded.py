@@ -112,7 +112,6 @@ def test_after_the_end_of_its_input_nothing_can_be_said() -> None:
     assert end.closes
     taken_up = Claude().converse(ORDER, conversation.state())
     assert taken_up.say("inbox/2", "hello") is None
-    assert taken_up.interrupt("now") is None
 
 
 # --- anything at all -----------------------------------------------------------------------------------------

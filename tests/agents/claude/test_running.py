@@ -8,7 +8,7 @@ import pytest
 
 from maos.agents.claude.dialect import Claude
 from maos_testing.model_stub import ModelStub, ScriptFault, ScriptStep, TokenCount, ToolCall
-from tests.agents.claude.stage import KEY, PATH, SESSION, SlowTool, agent, bash, mcp_server, texts, turn
+from tests.agents.claude.stage import KEY, PATH, SESSION, SlowTool, agent, bash, interrupt, mcp_server, texts, turn
 
 
 async def test_a_run_is_told_as_facts_even_if_every_line_is_heard_by_another_engine(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ async def test_an_interrupted_agent_takes_another_message(tmp_path: Path) -> Non
     }
     async with ModelStub(scripts) as stub, agent(stub, tmp_path, "SCRIPT=long") as run:
         await run.until(lambda: run.conversation.state().get("tail"))
-        await run.write(run.conversation.interrupt("stop it"))
+        await run.write(interrupt("stop it"))
         end = await turn(run)
         assert end["failed"]
         assert end["reason"] == "aborted_streaming"

@@ -10,7 +10,7 @@ from maos.agents.acp.dialect import Acp
 from maos.errors import InvalidInput
 
 
-@pytest.mark.parametrize("name", kinds.names())
+@pytest.mark.parametrize("name", kinds.DIALECTS)
 def test_every_kind_can_be_loaded_and_describes_itself(name: str) -> None:
     dialect = kinds.dialect(name)
     assert dialect.kind == name
@@ -41,7 +41,7 @@ def test_a_slip_of_the_pen_is_understood(asked: str, meant: str) -> None:
 def test_an_unknown_kind_names_those_there_are(asked: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         kinds.dialect(asked)
-    assert all(name in caught.value.hint for name in kinds.names())
+    assert all(name in caught.value.hint for name in kinds.DIALECTS)
     assert "acp:<command>" in caught.value.hint
 
 
@@ -60,7 +60,7 @@ def test_a_dialect_loads_nothing_heavy(name: str) -> None:
 
 
 def test_the_list_of_kinds_loads_no_dialect() -> None:
-    program = "import sys; from maos.agents import kinds; kinds.names(); print(*sys.modules)"
+    program = "import sys; from maos.agents import kinds; print(*sys.modules)"
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert not [
         name for name in printed.split() if name.startswith(("maos.agents.acp.dialect", "maos.agents.python.dialect"))

@@ -237,18 +237,17 @@ class RunBuilder:
             tools_allowed=tuple(role.tools),
             permission=role.permission or PERMISSION,
         )
-        workspace = Workspace(name, folder, folder, None, None, None, (ASKED,)).to_data()
-        time_limit_s = role.time_limit_s or TIME_LIMIT_S
-        plan = attempt_spec.AttemptSpec(
-            name, number, KIND, order.task, order, time_limit_s, workspace, run=self._known.run.id
-        )
+        workspace = Workspace(name, folder, folder, None, None, None, (ASKED,))
+        time_limit_s, run = role.time_limit_s or TIME_LIMIT_S, self._known.run.id
+        planned = attempt_spec.plan(order, KIND, order.task, time_limit_s=time_limit_s, workspace=workspace, run=run)
+        place = str(home / "holders" / id)
         status, failure = {
             TaskStatus.DONE: (AttemptStatus.DONE, ""),
             FAILED_TASK: (AttemptStatus.FAILED, "failed"),
             INTERRUPTED: (AttemptStatus.FAILED, "interrupted"),
         }[agent.status]
         events: list[EventBase] = [
-            attempt_spec.build_spec(plan, self._owner, folder=home / "holders" / id, at_us=began_us),
+            msgspec.structs.replace(planned, owner=self._owner, folder=place, at_us=began_us),
             AttemptStarted(pid=0, at_us=began_us),
             AttemptOutput(offset=0, at_us=ended_us, facts=self._facts(agent)),
             *self._transcripts.get(agent.session, ()),

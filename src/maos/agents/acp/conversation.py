@@ -117,7 +117,7 @@ class AcpConversation(Conversation):
     """One conversation with an agent that speaks the protocol."""
 
     def __init__(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> None:
-        self._order = order
+        super().__init__(order)
         self._state = msgspec.convert(dict(state or {}), AcpState)
 
     def state(self) -> Mapping[str, Any]:
@@ -204,7 +204,6 @@ class AcpConversation(Conversation):
         return self._open("the agent cannot resume a session")
 
     def _open(self, why_not: str) -> Interpreted:
-        """Try the next way into a session."""
         if not self._state.other_ways:
             return self._give_up("session_missing", why_not)
         self._state.phase, self._state.way = OPEN, self._state.other_ways.pop(0)
@@ -389,15 +388,6 @@ class AcpConversation(Conversation):
         self._state.questions[request] = [id, allowing, refusing, True]
         result = outcome(allowing if allow else refusing)
         return Reply(f"permission/{request}", _message({"id": id, **result}))
-
-    def cancel(self) -> Reply | None:
-        """What breaks off the turn: the agent answers with the end of it. None when none runs."""
-        if self._state.phase != TURN:
-            return None
-        data = _message({"method": "session/cancel", "params": {"sessionId": self._state.session}})
-        for id, _, _, is_answered in self._state.questions.values():
-            data += b"" if is_answered else _message({"id": id, **outcome("")})
-        return Reply(f"acp/cancel/{self._state.turn}", data)
 
     def end(self) -> Reply | None:
         """The end of its input, on which an agent leaves."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from maos.agents import environment as environments
-from maos.agents.acp import conversation
-from maos.agents.acp.conversation import AcpConversation
+from maos.agents.acp.conversation import AcpConversation, initialize
 from maos.agents.contract import AgentProgram, Capabilities, Dialect, LaunchCommand, LaunchOrder
 from maos.errors import InvalidInput
 
@@ -32,6 +30,7 @@ class Acp(Dialect):
 
     summary = "any agent that speaks the Agent Client Protocol: acp:<command>"
     capabilities = Capabilities(resume=True, steer=False, cost=False, mcp=True, permission=True)
+    conversation = AcpConversation
 
     def __init__(self, command: str = "") -> None:
         self.kind = f"acp:{command}" if command else "acp"
@@ -59,11 +58,7 @@ class Acp(Dialect):
         return LaunchCommand(
             [name if "/" in name else str(program.path), *rest],
             environments.of_child(order, environment, self.variables),
-            first_input=conversation.initialize(),
+            first_input=initialize(),
             keeps_input_open=True,
             secrets=environments.secrets_of(order, environment, self.secret_variables),
         )
-
-    def converse(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> AcpConversation:
-        """A new conversation, or one that is resumed from a state."""
-        return AcpConversation(order, state)

@@ -3,6 +3,9 @@
 Text is returned in paragraphs while it streams; the paragraph in the making is part of the state, so a crash loses
 nothing that was read. When the finished block arrives, only the rest of it is returned. A turn has ended when the
 program says that it is idle: a result may come before, while agents of its own are still at work.
+
+Of a result, `is_error` says whether it went wrong; `subtype` does not (an API failure is a "success"). Figures named
+`total` keep counting over turns, and over a resume; only differences of them are facts.
 """
 
 from __future__ import annotations
@@ -10,17 +13,28 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from maos.agents.claude import result
-from maos.agents.claude.result import Counted
 from maos.agents.contract import Conversation, Interpreted, LaunchOrder, Reply
-from maos.agents.values import Object, as_count, as_json, as_number, as_object, as_objects, as_text, decoded, storable
+from maos.agents.values import (
+    Object,
+    as_count,
+    as_json,
+    as_list,
+    as_number,
+    as_object,
+    as_objects,
+    as_text,
+    decoded,
+    storable,
+)
 from maos.model.events import facts
 from maos.model.events.facts import Fact
+from maos.model.failure import from_words
 
 TAIL_CHARS_MAX = 1000
 """A paragraph in the making that is longer is returned in parts: it would be recorded again with every line."""
@@ -37,6 +51,16 @@ SILENT = frozenset(
 )
 """Messages of the program about itself that mean nothing to us."""
 SILENT_TYPES = frozenset("control_response command_lifecycle keep_alive tool_progress tool_use_summary".split())
+
+BY_SUBTYPE = {"error_max_turns": "turns_reached", "error_max_budget_usd": "budget_reached"}
+EPOCH = re.compile(r"\|(\d{10})\b")
+"""The time of a reset, as older versions put it behind the message of a usage limit."""
+TOKENS = {
+    "input": ("input_tokens", "inputTokens"),
+    "output": ("output_tokens", "outputTokens"),
+    "cache_read": ("cache_read_input_tokens", "cacheReadInputTokens"),
+    "cache_write": ("cache_creation_input_tokens", "cacheCreationInputTokens"),
+}
 
 
 class ClaudeState(msgspec.Struct, omit_defaults=True):
@@ -72,8 +96,8 @@ class ClaudeConversation(Conversation):
     """One conversation with a running Claude Code."""
 
     def __init__(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> None:
-        self._order = order
-        self._state = ClaudeState() if state is None else msgspec.convert(dict(state), ClaudeState)
+        super().__init__(order)
+        self._state = msgspec.convert(dict(state or {}), ClaudeState)
 
     def state(self) -> Mapping[str, Any]:
         """What another process must know to continue parsing the output."""
@@ -120,12 +144,6 @@ class ClaudeConversation(Conversation):
         response = {"subtype": "success", "request_id": request, "response": answer}
         return Reply(f"permission/{request}", _line({"type": "control_response", "response": response}))
 
-    def interrupt(self, id: str) -> Reply | None:
-        """What makes it stop what it is doing and take another message."""
-        if self._state.closed:
-            return None
-        return Reply(id, _line({"type": "control_request", "request_id": id, "request": {"subtype": "interrupt"}}))
-
     def end(self) -> Reply | None:
         """The end of its input: it finishes what it is doing, and ends."""
         self._state.closed = True
@@ -154,7 +172,8 @@ class ClaudeConversation(Conversation):
             return self._init(message)
         if subtype == "session_state_changed":
             state.busy = as_text(message.get("state")) != "idle"
-            return () if state.busy else self._idle()
+            ended, state.ended = (None, state.ended) if state.busy else (state.ended, None)
+            return [ended] if ended else ()
         if subtype == "task_started" and as_text(message.get("task_type")) in OWN_AGENTS:
             task = as_text(message.get("task_id"))
             state.agents = [*(each for each in state.agents[1 - ASKED_MAX :] if each != task), task]
@@ -182,10 +201,6 @@ class ClaudeConversation(Conversation):
         self._state.session = session
         version = as_text(message.get("claude_code_version"))
         return [facts.SessionOpened(session, model=as_text(message.get("model")), version=version)]
-
-    def _idle(self) -> Sequence[Fact]:
-        ended, self._state.ended = self._state.ended, None
-        return [ended] if ended else ()
 
     def _rate_limit(self, message: Object) -> Sequence[Fact]:
         info = as_object(message.get("rate_limit_info"))
@@ -225,7 +240,7 @@ class ClaudeConversation(Conversation):
         if kind == "message_start":
             begun = as_object(event.get("message"))
             state.message, state.model = as_text(begun.get("id")), as_text(begun.get("model"))
-            state.usage = result.tokens(as_object(begun.get("usage")))
+            state.usage = _tokens(as_object(begun.get("usage")))
             state.told, state.tail = 0, ""
         elif kind == "content_block_start":
             state.told, state.tail = 0, ""
@@ -234,7 +249,7 @@ class ClaudeConversation(Conversation):
         elif kind == "content_block_stop":
             state.told, state.tail = 0, ""  # returned with the whole block, or the request failed and will be repeated
         elif kind == "message_delta":
-            used = result.tokens(as_object(event.get("usage")))
+            used = _tokens(as_object(event.get("usage")))
             return self._count({**state.usage, **{name: count for name, count in used.items() if count}})
         return ()
 
@@ -257,7 +272,7 @@ class ClaudeConversation(Conversation):
         state.usage = {}
         if not any(usage.values()):
             return ()
-        state.counted = result.added(state.counted, usage)
+        state.counted = Counter(state.counted) + Counter(usage)
         return [facts.Usage(state.message, model=state.model, **usage)]
 
     def _assistant(self, message: Object) -> Sequence[Fact]:
@@ -269,10 +284,11 @@ class ClaudeConversation(Conversation):
         found: list[Fact] = []
         for block in as_objects(said.get("content")):
             kind = as_text(block.get("type"))
-            if kind == "text":
-                found += self._told_to_itself(block, id) if of_own_agent else self._text(as_text(block.get("text")), id)
-            elif kind == "thinking" and as_text(block.get("thinking")):
-                found.append(facts.Thought(as_text(block.get("thinking")), message=id))
+            if kind == "text" and not of_own_agent:
+                found += self._text(as_text(block.get("text")), id)
+            elif kind in ("text", "thinking"):  # what an agent of its own says is said to the agent, not to us
+                thought = as_text(block.get(kind))
+                found += [facts.Thought(thought, message=id)] if thought else []
             elif kind.endswith("tool_use"):
                 found.append(
                     facts.ToolUse(
@@ -282,10 +298,6 @@ class ClaudeConversation(Conversation):
             elif kind.endswith("tool_result"):
                 found.append(self._tool_result(block))
         return found
-
-    def _told_to_itself(self, block: Object, id: str) -> Sequence[Fact]:
-        """What an agent of its own says is said to the agent, not to us."""
-        return [facts.Thought(as_text(block.get("text")), message=id)] if as_text(block.get("text")) else ()
 
     def _text(self, text: str, id: str) -> Sequence[Fact]:
         state = self._state
@@ -309,23 +321,83 @@ class ClaudeConversation(Conversation):
     def _result(self, message: Object) -> Sequence[Fact]:
         state = self._state
         turn = as_text(message.get("uuid"))
-        used = result.used(message, Counted(state.total_usd, resumed=self._order.resume))
+        tokens, usd = _used(message, state.total_usd, resumed=self._order.resume)
         found: list[Fact] = []
-        rest = result.missing(used.tokens, state.counted)
-        if any(rest.values()):  # its own agents, a repeated request, a summary: reported nowhere else
+        rest = tokens - Counter(state.counted)
+        if rest:  # its own agents, a repeated request, a summary: reported nowhere else
             found.append(facts.Usage(f"turn {turn}", model="", **rest))
-        if used.usd > 0:
-            found.append(facts.Cost(used.usd, turn=turn))
-        state.counted, state.total_usd = {}, used.total_usd
-        trouble = result.trouble(message, reset_s=state.reset_s)
-        found += trouble
-        ended = result.ended(message)
+        if usd > 0:
+            found.append(facts.Cost(usd, turn=turn))
+        state.counted, state.total_usd = {}, _usd(message.get("total_cost_usd"))
+        found += _trouble(message, reset_s=state.reset_s)
+        ended = _ended(message)
         if state.agents and not ended.failed:
             return found  # an interim report: the end of its own agents wakes it for another
         if not state.busy:
             return [*found, ended]
         state.ended = ended
         return found
+
+
+def _tokens(usage: Object) -> Counter[str]:
+    """Counts of tokens by our names, from either way of writing them."""
+    return Counter(
+        {name: as_count(usage.get(one)) or as_count(usage.get(other)) for name, (one, other) in TOKENS.items()}
+    )
+
+
+def _used(result: Object, before_usd: float, *, resumed: bool) -> tuple[Counter[str], float]:
+    """Tokens and cost since the result before, whose total was `before_usd`; 0 if there was none."""
+    since = result.get("model_usage_since_last_result")
+    if isinstance(since, dict):
+        sum_: Counter[str] = Counter()
+        usd = 0.0
+        for model in since.values():
+            if isinstance(model, dict):
+                sum_ += _tokens(model)
+                usd += _usd(model.get("costUSD"))
+        return sum_, usd
+    # An older version. The first total after a resume has an unknown cost of earlier attempts in it.
+    unknown = resumed and not before_usd
+    usd = 0.0 if unknown else max(0.0, _usd(result.get("total_cost_usd")) - before_usd)
+    return _tokens(as_object(result.get("usage"))), usd
+
+
+def _trouble(result: Object, *, reset_s: int) -> list[Fact]:
+    """What went wrong, if anything did that was not wanted."""
+    reason = as_text(result.get("terminal_reason"))
+    if result.get("is_error") is not True or reason.startswith("aborted"):
+        return []
+    words = _words(result)
+    status = as_count(result.get("api_error_status"))
+    failure = BY_SUBTYPE.get(as_text(result.get("subtype")))
+    if failure is None:
+        failure = "context_overflow" if reason == "prompt_too_long" else from_words(words, status=status)
+    if (found := EPOCH.search(words)) is not None:
+        reset_s = int(found.group(1))
+    reset_us = reset_s * 1_000_000 if failure == "rate_limited" else 0
+    return [facts.Trouble(failure, words, status=status, reset_us=reset_us)]
+
+
+def _ended(result: Object) -> facts.TurnEnded:
+    failed = result.get("is_error") is True
+    reason = as_text(result.get("terminal_reason")) or as_text(result.get("subtype"))
+    words = "interrupted" if reason.startswith("aborted") else _words(result)
+    return facts.TurnEnded(
+        words if failed else as_text(result.get("result")),
+        failed=failed,
+        reason=reason if failed else "",
+        turns=as_count(result.get("num_turns")),
+    )
+
+
+def _usd(value: Any) -> float:
+    return max(0.0, as_number(value) or 0.0)
+
+
+def _words(result: Object) -> str:
+    errors = [each for each in as_list(result.get("errors")) if isinstance(each, str)]
+    return "; ".join(errors) or as_text(result.get("result")) or as_text(result.get("subtype"))
 
 
 def user_line(session: str, id: str, text: str) -> bytes:

@@ -4,10 +4,15 @@ Codex chooses that id itself, so it is known from its first line on and not befo
 folder of its own below the agent's home: settings that we write anew for every attempt, its databases, and the
 `rollout` files that are its transcripts. The prompt goes to its standard input, where no length and no leading dash
 can do harm (A14).
+
+Those settings are the only ones it has, and the workspace is declared untrusted, so that nothing in it is taken for a
+setting, a hook or a tool server. Without that declaration Codex would trust it by itself (A12). Only the user can say
+otherwise.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -15,9 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from maos.agents import environment as environments
-from maos.agents.codex import settings
-from maos.agents.codex.events import THREAD_ID, CodexConversation
-from maos.agents.contract import AgentMissing, AgentProgram, Capabilities, Dialect, LaunchCommand, LaunchOrder
+from maos.agents.codex.events import THREAD_ID, TOKENS, CodexConversation
+from maos.agents.contract import (
+    AgentMissing,
+    AgentProgram,
+    Capabilities,
+    Dialect,
+    LaunchCommand,
+    LaunchOrder,
+    McpServer,
+)
+from maos.agents.values import as_count
 from maos.clock import Clock, SystemClock
 from maos.errors import InvalidInput
 
@@ -27,8 +40,72 @@ VERSION_MIN = (0, 160, 0)
 INSTALL = "install it with `npm install -g @openai/codex`, or put the folder of its program on the PATH"
 LOG_IN = "set OPENAI_API_KEY (and OPENAI_BASE_URL, if it is not OpenAI itself), or log in with `codex login`"
 
+STARTUP_S_MAX = 60
+TOOL_S_MAX = 7 * 24 * 3600
+"""A tool of ours may wait for a person."""
+
+SANDBOXES = {"edits": "workspace-write", "ask": "read-only", "deny": "read-only"}
+"""Codex cannot ask while it runs like this, so what would have to be asked for is not allowed."""
+
+TRUST_VARIABLE = "MAOS_CODEX_TRUST_WORKSPACE"
+"""Given to an agent with the value 1, it lets AGENTS.md and the settings of its workspace count."""
+
 _VERSION = re.compile(r"\b(\d+)\.(\d+)\.(\d+)")
 _ROLLOUT = re.compile(r"rollout-(\d{4})-(\d{2})-(\d{2})T[0-9-]{8}-[0-9A-Za-z-]{1,64}\.jsonl")
+
+_SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_OFF = (
+    # They reach for the network, start programs that outlive the run, or run code of others.
+    "apps",
+    "daemon_auto_start",
+    "hooks",
+    "plugins",
+    "remote_plugin",
+    "skill_mcp_dependency_install",
+    # When to try again is the engine's decision: with it, Codex waits for a network for ever.
+    "unbounded_connection_retries",
+    # A copy of the user's shell settings, of which there are none.
+    "shell_snapshot",
+)
+_SETTINGS = """\
+approval_policy = "never"
+sandbox_mode = {sandbox}
+web_search = {web_search}
+cli_auth_credentials_store = "file"
+check_for_update_on_startup = false
+analytics.enabled = false
+feedback.enabled = false
+history.persistence = "none"
+
+[features]
+{features}
+
+[sandbox_workspace_write]
+network_access = {network}
+# It has a temporary folder of its own; the shared one holds other agents' files.
+exclude_slash_tmp = true
+
+[shell_environment_policy]
+inherit = "all"
+# All there is was chosen for it.
+ignore_default_excludes = true
+exclude = ["OPENAI_API_KEY", "CODEX_API_KEY"]
+
+[projects.{folder}]
+trust_level = {trust}
+"""
+_SERVER = """
+[mcp_servers.{name}]
+command = {command}
+args = [{args}]
+# An agent that was to have tools does not begin without them.
+required = true
+# No person could be asked, and they are given to be used.
+default_tools_approval_mode = "approve"
+startup_timeout_sec = {startup_s}
+tool_timeout_sec = {tool_s}
+env = {{{env}}}
+"""
 
 
 class Codex(Dialect):
@@ -70,7 +147,7 @@ class Codex(Dialect):
     def command(self, order: LaunchOrder, program: AgentProgram, environment: Mapping[str, str]) -> LaunchCommand:
         """What to start, with its settings written; AgentMissing when it has neither a key nor a login."""
         child = environments.of_child(order, environment, self.variables)
-        home = settings.home(order)
+        home = _home(order)
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         key = child.pop("CODEX_API_KEY", "") or child.get("OPENAI_API_KEY", "")
         base_url = child.get("OPENAI_BASE_URL", "")
@@ -81,9 +158,10 @@ class Codex(Dialect):
         login = None if base_url or key else _login(environment)
         if not (base_url or key or login):
             raise AgentMissing("Codex has neither a key nor a login", hint=LOG_IN)
-        settings.write(order, base_url=base_url, has_key=bool(key))
+        text = _settings(order, base_url=base_url, has_key=bool(key))
+        environments.write_private(home / "config.toml", text)
         _link(home / "auth.json", login)
-        settings.note_tokens_before(order, self.transcript(order, order.session) if order.resume else None)
+        _note_tokens_before(order, self.transcript(order, order.session) if order.resume else None)
         flags = ["--json", "--skip-git-repo-check", "--"]
         if order.resume:
             if not THREAD_ID.fullmatch(order.session):
@@ -101,14 +179,14 @@ class Codex(Dialect):
     def converse(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> CodexConversation:
         """A new conversation, or one that is resumed from a state."""
         if state is None:
-            state = {"since_us": self._clock.now_us(), "before": settings.tokens_before(order)}
+            state = {"since_us": self._clock.now_us(), "before": _noted(order)}
         return CodexConversation(order, state)
 
     def transcript(self, order: LaunchOrder, session: str) -> Path | None:
         """The rollout file of a thread; None before there is one."""
         if not THREAD_ID.fullmatch(session):
             return None
-        found = (settings.home(order) / "sessions").glob(f"*/*/*/rollout-*-{session}.jsonl")
+        found = (_home(order) / "sessions").glob(f"*/*/*/rollout-*-{session}.jsonl")
         return max(found, default=None)
 
     def transcript_home(self, order: LaunchOrder, session: str, name: str) -> Path:
@@ -116,7 +194,7 @@ class Codex(Dialect):
         found = _ROLLOUT.fullmatch(name)
         if found is None:
             raise InvalidInput(f"{name!r} is not the name of a transcript of Codex", hint="start the agent anew")
-        return settings.home(order).joinpath("sessions", *found.groups(), name)
+        return _home(order).joinpath("sessions", *found.groups(), name)
 
 
 def _native(path: Path) -> Path | None:
@@ -166,3 +244,105 @@ def _link(path: Path, target: Path | None) -> None:
     path.unlink(missing_ok=True)
     if target is not None:
         path.symlink_to(target)
+
+
+# --- its settings, and the tokens it has used
+
+
+def _home(order: LaunchOrder) -> Path:
+    """The folder that is all of Codex's world for this agent."""
+    return order.home / "codex"
+
+
+def _settings(order: LaunchOrder, *, base_url: str, has_key: bool) -> str:
+    """The settings as TOML; for this user's eyes only, as they hold the variables of the tool servers."""
+    if order.permission not in SANDBOXES:
+        known = ", ".join(SANDBOXES)
+        raise InvalidInput(f"there is no permission called {order.permission!r}", hint=f"it is one of {known}")
+    chosen = {"model": order.model, "developer_instructions": order.instructions, "model_provider": base_url and "maos"}
+    text = "".join(f"{name} = {_text(value)}\n" for name, value in chosen.items() if value)
+    text += _SETTINGS.format(
+        sandbox=_text(SANDBOXES[order.permission]),
+        web_search=_text("live" if "web_search" in order.tools_allowed else "disabled"),
+        features="\n".join(f"{name} = false" for name in _OFF),
+        network="true" if "network_access" in order.tools_allowed else "false",
+        folder=_text(str(order.cwd.resolve())),
+        trust=_text("trusted" if order.env.get(TRUST_VARIABLE) == "1" else "untrusted"),
+    )
+    if base_url:
+        text += f'\n[model_providers.maos]\nname = "maos"\nbase_url = {_text(base_url)}\nwire_api = "responses"\n'
+        text += 'env_key = "OPENAI_API_KEY"\n' if has_key else ""
+    return text + "".join(map(_server, order.mcp))
+
+
+def _server(server: McpServer) -> str:
+    if not _SERVER_NAME.fullmatch(server.name):
+        raise InvalidInput(
+            f"Codex takes no tool server called {server.name!r}", hint="use letters, digits, dashes and underscores"
+        )
+    return _SERVER.format(
+        name=server.name,
+        command=_text(server.argv[0]),
+        args=", ".join(map(_text, server.argv[1:])),
+        startup_s=STARTUP_S_MAX,
+        tool_s=TOOL_S_MAX,
+        env=", ".join(f"{_text(name)} = {_text(value)}" for name, value in server.env.items()),
+    )
+
+
+def _note_tokens_before(order: LaunchOrder, transcript: Path | None) -> None:
+    """Keep the tokens that the thread had used before this attempt; what Codex tells is always its whole sum.
+
+    Noted once for an attempt, for the transcript grows while it runs.
+    """
+    if _noted(order) is None:
+        note = {"attempt": order.attempt, "tokens": _tokens_reported(transcript)}
+        environments.write_private(_home(order) / "tokens-before.json", json.dumps(note))
+
+
+def _text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{text!r} is not valid text", hint="use names and folders that are UTF-8") from None
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def _noted(order: LaunchOrder) -> Sequence[int] | None:
+    try:
+        note = json.loads((_home(order) / "tokens-before.json").read_bytes())
+        if note["attempt"] == order.attempt:
+            return [int(count) for count in note["tokens"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # not noted yet, or for another attempt
+    return None
+
+
+def _tokens_reported(transcript: Path | None) -> list[int]:
+    """The sum of tokens at the end of the last turn that went well: what was reported of the thread so far.
+
+    Turns that were killed or failed reported nothing. Their tokens count for the turn that continues from there.
+    """
+    reported = running = [0] * len(TOKENS)
+    if transcript is None:
+        return reported
+    with transcript.open("rb") as file:
+        for line in file:
+            if b'"token_count"' not in line and b'"task_complete"' not in line:
+                continue
+            payload = _payload(line)
+            if payload.get("type") == "token_count" and isinstance(payload.get("info"), dict):
+                total = payload["info"].get("total_token_usage")
+                if isinstance(total, dict):
+                    running = [as_count(total.get(name)) for name in TOKENS]
+            elif payload.get("type") == "task_complete" and not payload.get("error"):
+                reported = running
+    return reported
+
+
+def _payload(line: bytes) -> Mapping[str, Any]:
+    try:
+        payload = json.loads(line)["payload"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return {}  # a line that was torn by a kill, which Codex leaves out too
+    return payload if isinstance(payload, dict) else {}

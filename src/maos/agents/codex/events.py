@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from maos.agents.codex.settings import TOKENS
 from maos.agents.contract import Conversation, Interpreted, LaunchOrder
 from maos.agents.values import as_count, as_json, as_list, as_object, as_objects, as_text, decoded, storable
 from maos.clock import MICROSECONDS
@@ -18,6 +17,7 @@ from maos.model import failure
 from maos.model.events import facts
 from maos.model.events.facts import Fact
 
+TOKENS = ("input_tokens", "cached_input_tokens", "cache_write_input_tokens", "output_tokens")
 THREAD_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 OPEN_MAX = 64
 """More tools at once are not remembered as begun; their intent is then repeated with their outcome."""
@@ -51,13 +51,14 @@ _STATES = {True: "completed", False: "pending"}
 class CodexConversation(Conversation):
     """One run of Codex."""
 
-    def __init__(self, order: LaunchOrder, state: Mapping[str, Any]) -> None:
-        self._order = order
-        self._since_us = as_count(state.get("since_us"))
-        before = [as_count(count) for count in as_list(state.get("before"))]
+    def __init__(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> None:
+        super().__init__(order)
+        known = dict(state or {})
+        self._since_us = as_count(known.get("since_us"))
+        before = [as_count(count) for count in as_list(known.get("before"))]
         self._before = before if len(before) == len(TOKENS) else [0] * len(TOKENS)
-        self._open = [as_text(id) for id in as_list(state.get("open"))]
-        self._troubled = state.get("troubled") is True
+        self._open = [as_text(id) for id in as_list(known.get("open"))]
+        self._troubled = known.get("troubled") is True
 
     def state(self) -> Mapping[str, Any]:
         """The tools under way, and from when and from how many tokens on this run counts."""
@@ -126,8 +127,9 @@ class CodexConversation(Conversation):
         return [self._trouble(message)]
 
     def _failed(self, message: str) -> Sequence[Fact]:
-        trouble = [] if self._troubled or not message else [self._trouble(message)]  # an error before it said the same
+        is_new = bool(message) and not self._troubled  # else an error before it said the same
         self._troubled = True
+        trouble = [self._trouble(message)] if is_new else []
         return [*trouble, facts.TurnEnded(message, failed=True, reason=failure_of(message))]
 
     def _trouble(self, message: str) -> Fact:

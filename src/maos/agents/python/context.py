@@ -72,7 +72,7 @@ class FunctionInbox:
         while True:
             line, newline, self._rest = self._rest.partition(b"\n")
             if newline:
-                self._put(line)
+                self._wake(text=str(json.loads(line)["say"]))
                 continue
             self._rest = line
             data = os.read(self._descriptor, READ_BYTES)
@@ -80,10 +80,6 @@ class FunctionInbox:
                 break
             self._rest += data
         self._wake(ended=True)
-
-    def _put(self, line: bytes) -> None:
-        message = json.loads(line)
-        self._wake(text=str(message["say"]))
 
     def _wake(self, *, text: str | None = None, ended: bool = False) -> None:
         with self._lock:

@@ -31,12 +31,63 @@ from maos.model.failure import TABLE
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
+class PythonConversation(Conversation):
+    """One call of a function."""
+
+    def __init__(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> None:
+        super().__init__(order)
+        self._returned = bool(state and state.get("returned"))
+
+    def state(self) -> Mapping[str, Any]:
+        """Whether the function has returned."""
+        return {"returned": True} if self._returned else {}
+
+    def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
+        """Interpret a line of the function's process. Its standard error is what its children print, and warnings."""
+        if stderr:
+            return Interpreted([facts.Line.of(line, stderr=True)])
+        message = decoded(line)
+        if message is None or not all(isinstance(each, str) for each in message.values()):
+            return Interpreted([facts.Unknown.of(line)])
+        return Interpreted(self._understand(message) or [facts.Unknown.of(line)])
+
+    def _understand(self, message: dict[str, str]) -> list[Fact]:
+        text = message.get("text", "")
+        match message.get("is"):
+            case "started":
+                return [facts.SessionOpened(self._order.session, version=f"Python {message.get('python', '')}")]
+            case "line":
+                return _printed(message)
+            case "report":
+                return [facts.Text(text)]
+            case "discovery":
+                return [facts.Discovery(message.get("keyword", ""), text)]
+            case "result":
+                self._returned = True
+                return [facts.TurnEnded(text)]
+            case "failed":
+                self._returned = True
+                failure = message.get("failure", "")
+                return [
+                    facts.Trouble(failure if failure in TABLE else "failed", text),
+                    facts.TurnEnded("", failed=True),
+                ]
+        return []
+
+    def say(self, id: str, text: str) -> Reply | None:
+        """A message for the function; None once it has returned."""
+        if self._returned:
+            return None
+        return Reply(id, msgspec.json.encode({"say": text.encode("utf-8", "backslashreplace").decode()}) + b"\n")
+
+
 class Python(Dialect):
     """The dialect of functions."""
 
     kind = "python"
     summary = "a Python function, module:name"
     capabilities = Capabilities(resume=True, steer=True, cost=False, mcp=False, permission=False, prose=False)
+    conversation = PythonConversation
 
     def find(self, environment: Mapping[str, str], order_argv: Sequence[str] = ()) -> AgentProgram:
         """The Python that maos runs on; InvalidInput when the order names no function."""
@@ -64,60 +115,6 @@ class Python(Dialect):
             keeps_input_open=True,
             secrets=environments.secrets_of(order, environment),
         )
-
-    def converse(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> PythonConversation:
-        """A new conversation, or one that is resumed from a state."""
-        return PythonConversation(order.session, returned=bool(state and state.get("returned")))
-
-
-class PythonConversation(Conversation):
-    """One call of a function."""
-
-    def __init__(self, session: str, *, returned: bool) -> None:
-        self._session = session
-        self._returned = returned
-
-    def state(self) -> Mapping[str, Any]:
-        """Whether the function has returned."""
-        return {"returned": True} if self._returned else {}
-
-    def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
-        """Interpret a line of the function's process. Its standard error is what its children print, and warnings."""
-        if stderr:
-            return Interpreted([facts.Line.of(line, stderr=True)])
-        message = decoded(line)
-        if message is None or not all(isinstance(each, str) for each in message.values()):
-            return Interpreted([facts.Unknown.of(line)])
-        return Interpreted(self._understand(message) or [facts.Unknown.of(line)])
-
-    def _understand(self, message: dict[str, str]) -> list[Fact]:
-        text = message.get("text", "")
-        match message.get("is"):
-            case "started":
-                return [facts.SessionOpened(self._session, version=f"Python {message.get('python', '')}")]
-            case "line":
-                return _printed(message)
-            case "report":
-                return [facts.Text(text)]
-            case "discovery":
-                return [facts.Discovery(message.get("keyword", ""), text)]
-            case "result":
-                self._returned = True
-                return [facts.TurnEnded(text)]
-            case "failed":
-                self._returned = True
-                failure = message.get("failure", "")
-                return [
-                    facts.Trouble(failure if failure in TABLE else "failed", text),
-                    facts.TurnEnded("", failed=True),
-                ]
-        return []
-
-    def say(self, id: str, text: str) -> Reply | None:
-        """A message for the function; None once it has returned."""
-        if self._returned:
-            return None
-        return Reply(id, msgspec.json.encode({"say": text.encode("utf-8", "backslashreplace").decode()}) + b"\n")
 
 
 def _printed(message: dict[str, str]) -> list[Fact]:

@@ -1,4 +1,4 @@
-"""The engine's end of the socket to a holder, and the errors of an exchange between the two.
+"""An agent's process as the engine sees it, through a socket to its holder, and the errors of that exchange.
 
 MaosError
 ├── LeaseLost
@@ -12,16 +12,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
 
 from maos.errors import Corrupt, InvalidInput, LeaseLost, MaosError
-from maos.holder import wire
+from maos.faults import crash_point
+from maos.holder import identity, process_tree, wire
 from maos.holder.records import Parser, SpoolRecord
 
 BUFFERED_BYTES_MAX = 1 << 20
 """How many bytes may wait to be returned by `records`; above this, reading from the holder pauses."""
+ATTACH_S_MAX = 30.0
+FINISH_S_MAX = 10.0
 TICK_S = 0.2
 STREAK = 5
 STREAK_TICKS = 2
@@ -29,6 +33,9 @@ STREAK_BYTES_MAX = 16 << 10
 """A holder that has sent a little data this many times in a row, with at most this many ticks in between, is read once
 per tick. All such holders are read at the same time, so one wake-up and one commit serve them all. Others are read as
 soon as they send something."""
+
+children: set[int] = set()
+"""Holders that this process has started and not reaped yet."""
 
 
 class Fenced(LeaseLost):
@@ -73,10 +80,33 @@ def connect(folder: Path) -> socket.socket:
     return sock
 
 
-class Link(asyncio.Protocol):
-    """A connection to a holder: it receives records and sends requests."""
+def remove(folder: Path) -> None:
+    """Remove the folder of an attempt whose holder has exited, if it is still there."""
+    who = identity.read(folder)
+    if who is not None and who.process() is not None:
+        raise InvalidInput(f"the holder of {who.attempt} is alive", hint="attach and finish, or end it")
+    if folder.exists():
+        shutil.rmtree(folder, ignore_errors=False)
 
-    def __init__(self, *, name: str, token: int, after: int) -> None:
+
+def reap() -> None:
+    """Collect the exit status of holders that have ended, so that they do not stay zombies."""
+    for pid in list(children):
+        try:
+            ended = os.waitpid(pid, os.WNOHANG)[0] == pid
+        except ChildProcessError:
+            ended = True  # it was collected elsewhere
+        if ended:
+            children.discard(pid)
+
+
+class AgentProcess(asyncio.Protocol):
+    """An agent's process, while this engine is attached to it: it receives records and sends requests."""
+
+    def __init__(self, folder: Path, name: str, token: int, after: int) -> None:
+        self.folder = folder
+        self.pid = 0
+        self.holder_pid = 0
         self.state: dict[str, str] = {}
         """The state that the holder reported when this engine was attached."""
         self._name = name
@@ -98,37 +128,35 @@ class Link(asyncio.Protocol):
         self._finished = False
         self._refusal: MaosError | None = None
 
-    @staticmethod
-    async def open(sock: socket.socket, *, name: str, token: int, after: int) -> Link:
-        """Open a link over a connected socket."""
-        loop = asyncio.get_running_loop()
+    async def open(self, sock: socket.socket) -> None:
+        """Talk to the holder through a connected socket."""
         try:
-            _transport, link = await loop.create_unix_connection(
-                lambda: Link(name=name, token=token, after=after), sock=sock
-            )
+            await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=sock)
         except BaseException:
             sock.close()
             raise
-        return link
 
     # Requests of the engine
 
     def send(self, frame: bytes) -> None:
-        """Send a frame; raise when the link has failed."""
+        """Send a frame; raise when the connection has failed."""
         self._check()
         assert self._transport is not None
         self._transport.write(frame)
 
-    async def wait_until_attached(self, within_s: float) -> None:
+    async def wait_until_attached(self) -> None:
         """Wait until the holder has attached this engine; raise when it refuses, dies or does not answer."""
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(ATTACH_S_MAX):
                 await self._until(lambda: self._attached)
         except TimeoutError:
-            raise HolderGone(f"the holder of {self._name} has not answered for {within_s:g} s") from None
+            raise HolderGone(f"the holder of {self._name} has not answered for {ATTACH_S_MAX:g} s") from None
 
     async def records(self) -> list[SpoolRecord]:
-        """Wait for the next records and return them; an empty list after the last."""
+        """Line 2/8: wait for the next records and return them; an empty list after the exit record.
+
+        Raises Fenced when another engine has taken over, HolderGone when the holder has died.
+        """
         if not self._exit_given:
             await self._until(lambda: bool(self._records))
         records, self._records = self._records, []
@@ -138,9 +166,20 @@ class Link(asyncio.Protocol):
         self._pause_or_resume()
         return records
 
-    async def write(self, name: str, data: bytes, *, close: bool) -> bool:
-        """Send an input; return whether the holder has accepted it."""
-        key = name.encode()
+    async def confirm(self, offset: int) -> None:
+        """Let the holder drop everything up to an offset, because it is in the journal."""
+        self.send(wire.frame(wire.CONFIRM, str(offset).encode()))
+
+    async def write(self, id: str, data: bytes, *, close: bool = False) -> bool:
+        """Write input to the agent, once for an id; return True when it was accepted, now or before, and is on disk.
+
+        Returns False when the agent accepts no more input. Raises InputFull when it has not read its earlier input.
+        """
+        if len(data) > wire.INPUT_BYTES_MAX:
+            raise InvalidInput(
+                f"input {id} has {len(data)} bytes", hint=f"send at most {wire.INPUT_BYTES_MAX} at a time"
+            )
+        key = id.encode()
         reply = self._writes.get(key)
         if reply is None:
             self.send(wire.frame(wire.WRITE, key, data, b"1" if close else b"0"))
@@ -148,20 +187,35 @@ class Link(asyncio.Protocol):
             self._pause_or_resume()
         outcome = await asyncio.shield(reply)
         if outcome == wire.FULL:
-            raise InputFull(f"input {name} for {self._name} was not accepted: too much input is waiting already")
+            raise InputFull(f"input {id} for {self._name} was not accepted: too much input is waiting already")
         return outcome == wire.ACCEPTED
 
+    async def stop(self, *, grace_s: float) -> None:
+        """Send TERM to the agent, and kill it with all its descendants if it has not ended in time."""
+        self.send(wire.frame(wire.STOP, repr(float(grace_s)).encode()))
+
+    async def kill(self) -> None:
+        """Kill the agent and all its descendants."""
+        self.send(wire.frame(wire.KILL))
+
     async def finish(self) -> None:
-        """Have the holder of an agent that has ended exit, and wait until it confirms."""
+        """Have the holder of an agent that has ended exit, and remove its folder with the spool."""
         self.send(wire.frame(wire.FINISH))
         try:
             await self._until(lambda: self._finished)
         finally:
             if self._finished:
-                await self.close()
+                await self.detach()
+        crash_point("finish: holder said goodbye")
+        async with asyncio.timeout(FINISH_S_MAX):
+            reap()
+            while process_tree.living(self.holder_pid) is not None:
+                await asyncio.sleep(0.002)
+                reap()
+        await asyncio.to_thread(remove, self.folder)
 
-    async def close(self) -> None:
-        """Close the connection; records that were not returned yet go to the next engine that attaches."""
+    async def detach(self) -> None:
+        """Detach. The agent keeps running, and records that were not returned yet go to the next engine."""
         self._fail(InvalidInput(f"detached from {self._name}", hint="attach again"))
         self._records.clear()
         if self._transport is not None:
@@ -215,6 +269,7 @@ class Link(asyncio.Protocol):
         parts = wire.unpack(body)
         if kind == wire.ATTACHED:
             self.state = wire.unpack_map(parts[1])
+            self.pid, self.holder_pid = int(self.state["agent_pid"]), int(self.state["holder_pid"])
             self._parser = Parser(int(parts[0]), after=self._after)
             self._attached = True
         elif kind == wire.WRITTEN:
