@@ -96,7 +96,7 @@ def changed(run: Run, *gates: Gate, command: str = "true") -> Run:
     """The run with another plan for its task."""
     plan = Plan(tasks=[Task(name="a", command=[command], gates=list(gates))])
     read = parse(Source("tasks: [{name: a, command: 'true'}]", YAML, "x.yaml"))._replace(plan=plan)
-    state = changing._state(run, plan, read, changing.Origin("/x.yaml", "d", "x", {}, ["a"]), {})
+    state = changing._state(run, plan, read, {})
     apply(run, "run_changed", state=state, branch=1, to=5, position=5, file="")
     return run
 
