@@ -103,7 +103,9 @@ class Transfer:
             )
             if not files and gathered.workspaces:
                 manifest.left_out.append("the commits of its files, as asked")
-            with tempfile.TemporaryDirectory(prefix="maos-export-") as folder:
+            # Git renames the finished pack, which works within one file system only.
+            beside = None if repository is None else repository / "objects"
+            with tempfile.TemporaryDirectory(prefix="tmp_objdir-maos-", dir=beside) as folder:
                 packed = await commits.pack(repository, refs, Path(folder)) if repository is not None and refs else None
                 return await asyncio.to_thread(_write, out, manifest, gathered.lines, packed)
 
