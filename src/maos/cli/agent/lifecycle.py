@@ -198,9 +198,6 @@ def _from_stdin(text: str) -> str:
     return read
 
 
-# --- commands to agents ------------------------------------------------------------------------------------------
-
-
 @json_command("maos agent stop nightly", "maos agent stop nightly --grace 1m --json")
 @agent_argument
 @click.option(

@@ -222,9 +222,6 @@ def _width() -> int:
         return TOOL_CHARS
 
 
-# --- questions ---------------------------------------------------------------------------------------------------
-
-
 class PermissionPrompt:
     """Asks the person at the terminal for the permissions that an agent requests, one at a time."""
 
@@ -308,9 +305,6 @@ class PermissionPrompt:
             self._current = ""
             click.echo(err=True)
         self._next()
-
-
-# --- the foreground ----------------------------------------------------------------------------------------------
 
 
 class Foreground:

@@ -84,9 +84,6 @@ def list_(database: DatabaseTarget, prefix: str, as_json: bool) -> int:
     return code_for(damaged[0]) if damaged else 0
 
 
-# --- a state -----------------------------------------------------------------------------------------------------
-
-
 @json_command(
     "maos state show reviewer",
     "maos state show reviewer --path /messages/0",

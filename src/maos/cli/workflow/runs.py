@@ -109,9 +109,11 @@ def run(database: DatabaseTarget, /, target: str, as_json: bool, **given: Any) -
     if variables:
         raise InvalidInput("a function has no variables", hint="use --arg NAME=VALUE")
     definition = loader.load(target)
-    settings = database.settings.values.checkpoint
-    settings = msgspec.structs.replace(settings, enabled=settings.enabled or "frequency" in policy, **policy)
-    recorded = {"checkpoints": CheckpointPolicy.as_set(settings)} if policy else {}
+    recorded = {}
+    if policy:
+        known = database.settings.values.checkpoint
+        wanted = msgspec.structs.replace(known, enabled=known.enabled or "frequency" in policy, **policy)
+        recorded["checkpoints"] = CheckpointPolicy.as_set(wanted)
 
     async def work(m: Maos) -> int:
         handle = await m.workflows.start_with(definition, *arguments(args, named), id=id, options=recorded)

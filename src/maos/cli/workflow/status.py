@@ -117,9 +117,6 @@ def show(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> 
         run_page.show(found, tasks=True, messages=None)
 
 
-# --- rendering ---------------------------------------------------------------------------------------------------
-
-
 def document(run: WorkflowRun) -> documents.Document:
     """All that is known of a workflow run of a function."""
     names = ("arguments", "options", "result", "error", "published", "checkpoints", "steps")
