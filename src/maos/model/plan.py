@@ -203,16 +203,16 @@ def _check_order(plan: Plan, known: Sequence[Task]) -> list[Problem]:
     return [Problem("plan", f"tasks wait for each other: {way}", "leave out one of these needs", path)]
 
 
-def _order(plan: Plan) -> TopologicalSorter[str]:
-    order = TopologicalSorter[str]({task.name: () for task in plan.tasks})
-    for task in plan.tasks:
-        order.add(task.name, *task.needs)
-    return order
+def _empty_order(plan: Plan) -> TopologicalSorter[str]:
+    """The tasks as they stand in the plan, without their needs."""
+    return TopologicalSorter({task.name: () for task in plan.tasks})
 
 
 def batches(plan: Plan) -> list[list[str]]:
     """Names of tasks in groups: each needs only what is in groups before its own."""
-    order = _order(plan)
+    order = _empty_order(plan)
+    for task in plan.tasks:
+        order.add(task.name, *task.needs)
     with suppress(CycleError):  # tasks in a circle, and those that need them, are in no group
         order.prepare()
     found = []
@@ -224,10 +224,14 @@ def batches(plan: Plan) -> list[list[str]]:
 
 def find_circle(plan: Plan) -> list[str]:
     """Tasks that need each other in a circle, in order; none when there is no circle."""
+    order = _empty_order(plan)
+    for task in plan.tasks:
+        for need in task.needs:
+            order.add(need, task.name)  # in reverse: the search then follows what each task needs, as written
     try:
-        _order(plan).prepare()
+        order.prepare()
     except CycleError as error:
-        members = error.args[1][:0:-1]
+        members = error.args[1][:-1]
         first = next(index for index, task in enumerate(plan.tasks) if task.name in members)
         start = members.index(plan.tasks[first].name)
         return [*members[start:], *members[:start]]
