@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from maos_testing.postgres import PostgresServer, why_unavailable
 
@@ -18,6 +19,9 @@ pytest.register_assert_rewrite(  # before they are imported; the shipped suites 
     "maos_testing.store_contract",
     *(f"maos_testing.store_contract.{name}" for name in CONTRACTS),
 )
+# How long an example takes says something of the machine's load, not of the code.
+settings.register_profile("any load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any load")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a script it would be ignored
 
 LONGEST = (

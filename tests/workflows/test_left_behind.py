@@ -88,6 +88,8 @@ async def test_a_parent_does_not_wait_for_a_child_it_left_before_it_goes_on(m: M
     await m.workflows.signal("p", "go")
     await eventually(lambda: "went on" in seen)
     assert handle.run.is_open
+    [of_child] = [each for each in m.workflows._engine._executions.values() if each.run.id != "p"]
+    await eventually(lambda: of_child.control.stop_as)
     hold.set()
     assert await handle.result() == "ended"
     assert [each.status async for each in m.workflows.all() if each.parent] == ["cancelled"]
