@@ -88,10 +88,14 @@ class Scene:
             attempt = await self.commands.attempt("work")
             if attempt is None or not attempt.is_open:
                 return None
-            speaks = attempt.tools_done == 1 and any(
-                each.step == 1 and each.script in LATER for each in self.stub.requests
-            )
-            return attempt if (attempt.lines >= 5 if self.kind == "shell" else speaks) else None
+            if self.kind == "shell":
+                return attempt if attempt.lines >= 5 else None
+            speaks = any(each.step == 1 and each.script in LATER for each in self.stub.requests)
+            # Claude Code writes its transcript some time after it has said that the tool is done. Killed in between, it
+            # resumes without the tool, and this model does what its script says, not what it is told.
+            transcripts = self.commands.home.glob(f"*/homes/*/claude/projects/*/{attempt.session}.jsonl")
+            written = any("tool_result" in path.read_text() for path in transcripts)
+            return attempt if attempt.tools_done == 1 and speaks and written else None
 
         return await until(reached)
 
