@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 UNRELEASED = "## [Unreleased]\n"
-BESIDE = ("distributions/maos-import-legacy", "distributions/maos-testing")
+BESIDE = ("distributions/maos-demo", "distributions/maos-import-legacy", "distributions/maos-testing")
 VERSION_LINES = [
     ("pyproject.toml", 'version = "{}"'),
     ("src/maos/__init__.py", '__version__ = "{}"'),
@@ -123,7 +123,7 @@ def try_out(wheels: list[Path], version: str) -> None:
         packages = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=home).strip())
         (packages / "pinned.pth").write_text(sysconfig.get_path("purelib") + "\n")
         run(*pip, "check", cwd=home)
-        for name in ("maos", "maos_import_legacy.importer", "maos_testing.crash"):
+        for name in ("maos", "maos_demo.command", "maos_import_legacy.importer", "maos_testing.crash"):
             code = f"import importlib; print(importlib.import_module('{name}').__file__)"
             found = run(python, "-P", "-c", code, cwd=home).strip()
             if not Path(found).is_relative_to(packages):
@@ -140,6 +140,8 @@ def try_out(wheels: list[Path], version: str) -> None:
         )
         if "maos-cli" not in refused.stderr:
             sys.exit(f"`maos import` did not find the importer for maos-cli: {refused.stderr!r}")
+        if "--keep" not in (said := run(command, "demo", "--help", cwd=home, **clean)):
+            sys.exit(f"`maos demo` did not find the demo: {said!r}")
         run(command, "state", "verify", cwd=home, **clean)
 
 

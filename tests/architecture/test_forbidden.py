@@ -81,7 +81,7 @@ def test_nothing_goes_through_a_shell() -> None:
 
 MAY_START = {
     "agents/environment.py",  # asks an agent's program for its version, before there can be a holder
-    "demo/agents.py",  # scripted agents: each starts its MCP server as agent programs do
+    "maos_demo/agents.py",  # scripted agents: each starts its MCP server as agent programs do
 }
 
 

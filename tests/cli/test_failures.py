@@ -1,5 +1,6 @@
 """What goes wrong: a message, a hint, a number, and never a traceback."""
 
+import importlib.metadata
 import json
 import os
 import re
@@ -185,7 +186,30 @@ def test_maos_alone_says_how_to_begin_where_there_is_no_database(no_db: Path, in
     result = invoke()
     assert result.exit_code == 0
     assert "maos demo" in result.stdout
+    assert "pip install" not in result.stdout
     assert not no_db.exists()
+
+
+@pytest.fixture
+def no_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demo is a distribution of its own, found by its entry point; here it is not installed."""
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_asked: [])
+
+
+@pytest.mark.parametrize("args", [[], ["--help"], ["--json"], ["my-folder", "--keep"]], ids=" ".join)
+def test_a_demo_that_is_not_installed_says_how_to_get_it(
+    no_demo: None, no_db: Path, invoke: Invoke, args: list[str]
+) -> None:
+    result = invoke("demo", *args)
+    assert (result.exit_code, result.stdout) == (3, "")
+    told = "error: the demo, .+, is the package maos-demo, which is not installed: `pip install maos-demo`, or .+\n"
+    assert re.fullmatch(told, result.stderr)
+    assert list(no_db.parent.iterdir()) == []
+
+
+def test_a_demo_that_is_not_installed_is_not_promised(no_demo: None, no_db: Path, invoke: Invoke) -> None:
+    assert re.search("^  maos demo .+ after `pip install maos-demo`$", invoke().stdout, re.MULTILINE)
+    assert " demo " in invoke("--help").stdout
 
 
 def test_maos_alone_says_what_runs_and_what_to_do_next(db: Path, invoke: Invoke) -> None:

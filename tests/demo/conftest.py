@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from maos.demo.proof import DemoFolder
+from maos_demo.proof import DemoFolder
 from tests.engine.conftest import processes_below
 
 DEMO = [sys.executable, "-m", "maos", "demo"]

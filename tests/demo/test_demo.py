@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from maos.cli.program import program
-from maos.demo import command
-from maos.demo.proof import DemoFolder, DemoRecord
+from maos_demo import command
+from maos_demo.proof import DemoFolder, DemoRecord
 from tests.cli.conftest import Terminal, terminal  # noqa: F401
 from tests.demo.conftest import DEMO, Done, end_all_below, surroundings
 from tests.engine.conftest import processes_below

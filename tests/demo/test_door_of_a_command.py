@@ -15,7 +15,7 @@ SAVES = [
     sys.executable,
     "-P",
     "-c",
-    "from maos.demo.agents import ToolClient\n"
+    "from maos_demo.agents import ToolClient\n"
     "client = ToolClient(); client.call('save_state', key='pi', value=3); client.close()",
 ]
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 import maos
-from maos.demo.proof import DemoFolder, ProofVerdict, compare, prove
-from maos.demo.sample import INVENTORY, ROLES
 from maos.journal.codec import Event
+from maos_demo.proof import DemoFolder, ProofVerdict, compare, prove
+from maos_demo.sample import INVENTORY, ROLES
 from tests.demo.conftest import Done
 
 Change = Callable[[str, Event], Iterable[Event]]

@@ -14,8 +14,8 @@ from tests.mutants.__main__ import execute
 from tests.mutants.planted import PROJECT, Mutant
 
 PARTS = {
-    "agents", "bus", "cli", "engine", "holder", "journal", "maos_import_legacy", "mcp", "model", "redact.py",
-    "settings", "state", "store", "transfer", "travel", "views", "workflows", "workspaces",
+    "agents", "bus", "cli", "engine", "holder", "journal", "maos_demo", "maos_import_legacy", "mcp", "model",
+    "redact.py", "settings", "state", "store", "transfer", "travel", "views", "workflows", "workspaces",
 }  # fmt: skip
 
 

@@ -42,7 +42,7 @@ def test_a_dry_run_builds_and_tries_the_wheel_and_changes_nothing(project: Path)
     command = [sys.executable, ROOT / "tools" / "release.py", "98.7.6", "--dry-run"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    for name in ("maos", "maos_import_legacy", "maos_testing"):
+    for name in ("maos", "maos_demo", "maos_import_legacy", "maos_testing"):
         assert f"{name}-98.7.6-py3-none-any.whl" in done.stdout
         assert f"{name}-98.7.6.tar.gz" in done.stdout
     assert "commit them and tag v98.7.6; nothing was changed" in done.stdout

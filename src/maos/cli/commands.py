@@ -20,6 +20,8 @@ from maos.clock import MICROSECONDS, SystemClock, to_us
 from maos.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from maos.app import Maos
 
 DOCUMENT, LINES = "Print one JSON document instead.", "Print a JSON document per line instead."
@@ -127,6 +129,13 @@ class LazyGroup(_WithExamples, click.Group):
             also = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(self.lazy)}"
             raise click.UsageError(f"no command {name!r}; {also}", ctx)
         return super().resolve_command(ctx, args)
+
+
+def find_installed(name: str) -> EntryPoint | None:
+    """Find a command that a distribution of its own has, by its entry point in the group `maos.commands`."""
+    from importlib.metadata import entry_points  # slow to import, and only for a command that is not in maos
+
+    return next(iter(entry_points(group="maos.commands", name=name)), None)
 
 
 def forward(path: str, id: str, **given: Any) -> int:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import click
 
 import maos
 from maos.cli import documents, failures, render
-from maos.cli.commands import Entry, LazyGroup, json_command
+from maos.cli.commands import Entry, LazyGroup, find_installed, json_command
 from maos.cli.database import DatabaseTarget
+from maos.errors import NotFound
 
 SECTIONS: dict[str, dict[str, Entry]] = {
     "Start": {
         "run": ("maos.cli.runs.start:run", "Run a request, a plan file, or one command."),
         "chat": ("maos.cli.chat:chat", "Begin a run and steer it in conversation."),
-        "demo": ("maos.demo.command:demo", "See a run survive kill -9, with a proof."),
+        "demo": ("", "See a run survive kill -9, with a proof."),  # the distribution maos-demo has it
     },
     "Look": {
         "ps": ("maos.cli.status:ps", "List runs, open ones first."),
@@ -80,6 +81,9 @@ class RootGroup(LazyGroup):
                 raise click.UsageError(f"{arg!r} is not text", ctx) from None
         return super().parse_args(ctx, args)
 
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return _load_demo() if cmd_name == "demo" else super().get_command(ctx, cmd_name)
+
     def invoke(self, ctx: click.Context) -> Any:
         with failures.closed_pipe_noticed():
             return super().invoke(ctx)
@@ -92,6 +96,20 @@ class RootGroup(LazyGroup):
         super().format_epilog(ctx, formatter)
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code), meaning) for code, meaning in failures.EXIT_CODES])
+
+
+def _load_demo() -> click.Command:
+    """Load the command of maos-demo; without that, return one that says how to install it, whatever its arguments."""
+    found = find_installed("demo")
+    if found is not None:
+        return cast(click.Command, found.load())
+
+    def refuse() -> None:
+        what = "the demo, a run that survives kill -9, is the package maos-demo, which is not installed"
+        raise NotFound(f"{what}: `pip install maos-demo`, or `make demo` in a clone")
+
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command("demo", anything, refuse, add_help_option=False)
 
 
 @click.group(

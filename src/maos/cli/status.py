@@ -11,7 +11,7 @@ from maos.cli import completion, questions, render
 from maos.cli import documents as shared
 from maos.cli.agent import status as agents
 from maos.cli.agent import words
-from maos.cli.commands import DOCUMENT, LazyGroup, forward, json_command
+from maos.cli.commands import DOCUMENT, LazyGroup, find_installed, forward, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.render import clean
 from maos.cli.runs import page
@@ -38,7 +38,7 @@ There is no database in this folder yet. Create one by running something:
 
   maos run 'Add a --verbose option, with tests'   plan a request and run it with agents
   maos run -- make test                           run one command as an agent
-  maos demo                                       see a run survive kill -9, in half a minute
+  maos demo                                       see a run survive kill -9, {demo}
 """
 
 
@@ -284,7 +284,8 @@ def ps(database: DatabaseTarget, everything: bool, wanted: str | None, agents: b
 def print_home(database: DatabaseTarget) -> None:
     """Print what needs a person, what runs, and three commands to continue with."""
     if not database.exists:
-        click.echo(BEGINNING, nl=False)
+        demo = "in half a minute" if find_installed("demo") else "after `pip install maos-demo`"
+        click.echo(BEGINNING.format(demo=demo), nl=False)
         return
     found = database.read(_overview)
     _print_needs(found)

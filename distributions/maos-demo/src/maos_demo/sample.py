@@ -134,7 +134,7 @@ def plan(python: str, notes: str, pause_s: float) -> str:
     """The plan, as a TOML file: one task for each agent, all at the same time."""
     tasks = [f"request = {json.dumps(REQUEST)}\n"]
     for name, task in ROLES.items():
-        command = [python, "-P", "-m", "maos.demo.agents", name, f"{notes}/{name}.jsonl", str(pause_s)]
+        command = [python, "-P", "-m", "maos_demo.agents", name, f"{notes}/{name}.jsonl", str(pause_s)]
         tasks.append(
             f"[[tasks]]\nname = {json.dumps(name)}\ntask = {json.dumps(task)}\n"
             f"command = {json.dumps(command)}\nmcp = true\ntime_limit_s = {TIME_LIMIT_S}\n"

@@ -23,10 +23,10 @@ import msgspec
 from maos import app, settings
 from maos.app import Maos
 from maos.bus.history import Received
-from maos.demo.sample import ROLES
 from maos.errors import MaosError
 from maos.model.message import PERSON, Message
 from maos.model.run import agent_name
+from maos_demo.sample import ROLES
 
 COMMAND_S_MAX = 60.0
 _NOT_PASSED_ON = ("MAOS_", "GIT_")

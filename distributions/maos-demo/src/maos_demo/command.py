@@ -28,13 +28,14 @@ from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, INTERRUPTED, SIGNALLED, note
 from maos.cli.input import heard
 from maos.cli.render import Column, Listing, clean, shorten
-from maos.cli.runs.live import LiveView
-from maos.demo import proof, sample
-from maos.demo.proof import Count, DemoEngine, DemoFailed, DemoFolder, DemoRecord, ProofVerdict
+from maos.cli.runs import narration
+from maos.cli.runs.live import LiveView, cancel
 from maos.errors import InvalidInput, NotFound
 from maos.model.events.facts import Line
-from maos.model.run import Run, agent_name
+from maos.model.run import Run
 from maos.runs.feed import AgentOutput, MessageUpdate, RunFeed
+from maos_demo import proof, sample
+from maos_demo.proof import Count, DemoEngine, DemoFailed, DemoFolder, DemoRecord, ProofVerdict
 
 PAUSE_S = 0.15
 """How long an agent works at a line."""
@@ -149,8 +150,7 @@ async def _played(story: Story, *, is_silent: bool) -> tuple[DemoRecord | None, 
             raise
         finally:
             if showing is not None:
-                showing.cancel()
-                await asyncio.gather(showing, return_exceptions=True)
+                await cancel(showing)
                 await story.view.close()
 
 
@@ -318,7 +318,7 @@ class Story:
         for update in () if self._feed is None else await self._feed.recorded():
             self._messages += isinstance(update, MessageUpdate)
             if isinstance(update, AgentOutput):
-                role = update.attempt.agent.removeprefix(agent_name(self._run_id, ""))
+                role = narration.task_of(self._run_id, update.attempt.agent)
                 self._recorded[role] += sum(isinstance(fact, Line) for fact in update.facts)
             self.view.update(update)
         self.view.refresh()

@@ -1,6 +1,6 @@
 """The scripted agents of the demonstration: plain programs that print, write files, and use the tools of maos.
 
-Started as `python -P -m maos.demo.agents ROLE NOTES PAUSE_S` in the folder they work in. Each writes notes about itself
+Started as `python -P -m maos_demo.agents ROLE NOTES PAUSE_S` in the folder they work in. Each writes notes about itself
 into a file that maos does not know: a line of JSON before it prints a line or sends a message, and after it has read
 one or written a file.
 """
@@ -19,7 +19,7 @@ import time
 import unittest
 from pathlib import Path
 
-from maos.demo import sample
+from maos_demo import sample
 
 TYPE_CHECKING = False  # an agent is a plain script, and starts quickly
 if TYPE_CHECKING:
