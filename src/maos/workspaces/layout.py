@@ -171,6 +171,15 @@ async def find_commit(git: Git, text: str) -> str:
         ) from error
 
 
+async def last_merge(git: Git, name: str) -> tuple[str, str] | None:
+    """Return the commit that the last merge of a workspace made, and the checkpoint it merged; None before it."""
+    note = await git.commit_at(refs_of(name) + "merged")
+    if not note:
+        return None
+    landed, merged = (await git.run("rev-parse", note + "^1", note + "^2")).output.decode().split()
+    return landed, merged
+
+
 def private_git(folder: Path, repository: Path, tree: Path, *, lock: int | None = None) -> Git:
     """Return git with a private folder on the objects of a repository."""
     variables = {

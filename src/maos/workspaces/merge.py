@@ -33,6 +33,7 @@ from maos.workspaces.layout import (
     Workspace,
     create_git_folder,
     find_commit,
+    last_merge,
     private_git,
     refs_of,
 )
@@ -331,12 +332,3 @@ async def listing(git: Git, commit: str) -> dict[bytes, bytes]:
     """List the files of a commit: their paths, and their lines for `update-index --index-info`."""
     listed = await git.run("ls-tree", "-r", "-z", "--full-tree", commit)
     return {line.split(b"\t", 1)[1]: line for line in listed.fields}
-
-
-async def last_merge(git: Git, name: str) -> tuple[str, str] | None:
-    """Return the commit that the last merge of a workspace made, and the checkpoint it merged; None before it."""
-    note = await git.commit_at(refs_of(name) + "merged")
-    if not note:
-        return None
-    landed, merged = (await git.run("rev-parse", note + "^1", note + "^2")).output.decode().split()
-    return landed, merged

@@ -20,13 +20,13 @@ from maos.workspaces.layout import (
     WorkspaceState,
     check_workspace_name,
     folder_of,
+    last_merge,
     lock_of,
     open_locked,
     read_workspace,
     refs_of,
     replace_file,
 )
-from maos.workspaces.merge import last_merge
 
 _TRIES = 5
 _RETRY_S = 0.1
