@@ -2,13 +2,18 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import maos
 from maos.app import Maos
+from maos.engine.recorder import Recorder
+from maos.engine.streams import RUN
 from maos.errors import InvalidInput, NotFound
 from maos.model.attempt import Attempt
+from maos.model.events.run import RunCreated
+from maos.model.run import Run
 from tests.engine.conftest import processes_below
 
 
@@ -184,6 +189,31 @@ async def test_a_lease_that_ran_out_is_had_again_once(m: Maos, tmp_path: Path) -
     attempt = await running.wait()
     assert attempt.status == "done"
     assert await lines_of(m, "a") == [f"line {number}" for number in range(1, 51)]
+
+
+async def test_a_lease_that_is_had_again_is_known_also_when_the_renewing_is_cancelled(
+    m: Maos, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the agent ends, and the renewing with it, while the store has granted the lease and not yet replied."""
+    lease = await m.journal.acquire("run/r-1")
+    assert lease is not None
+    recorder, granted = Recorder(m.journal, RUN, Run(id="r-1"), lease), asyncio.Event()
+    acquire = m.journal.acquire
+
+    async def acquire_slowly(*args: Any, **more: Any) -> Any:
+        found = await acquire(*args, **more)
+        granted.set()
+        await asyncio.sleep(0.01)
+        return found
+
+    monkeypatch.setattr(m.journal, "acquire", acquire_slowly)
+    await m.journal.release(lease)
+    renewing = asyncio.create_task(recorder.keep_lease())
+    await granted.wait()
+    renewing.cancel()
+    await asyncio.gather(renewing, return_exceptions=True)
+    await recorder.append(RunCreated(request="", folder="", options={}, owner={}, at_us=1))
+    assert recorder.lease.token == lease.token + 1
 
 
 async def test_a_message_behind_an_answered_question_is_not_forgotten(m: Maos, tmp_path: Path, home: Path) -> None:

@@ -214,6 +214,10 @@ class Recorder(Generic[F]):
 
     async def _reacquire(self, lost: Lease) -> None:
         """A lease that only ran out (we were stopped, the store was away) may be had again; a taken one may not."""
+        # Cancelled in between, we would have a lease that we do not know of, and refuse ourselves from then on.
+        await asyncio.shield(self._acquire_again(lost))
+
+    async def _acquire_again(self, lost: Lease) -> None:
         async with self._regaining:
             if self.lease.token != lost.token:
                 return  # the task that noticed first has it again
