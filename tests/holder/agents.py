@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from maos.holder import process_tree
+from maos.holder import process_tree, wire
 from maos.holder.agent_process import AgentProcess
 from maos.holder.client import Spec
-from maos.holder.records import AgentExit, SpoolRecord
+from maos.holder.records import SpoolRecord
 
 PATIENCE_S = 60.0
 ENV = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
@@ -69,10 +69,10 @@ def lines(records: Iterable[SpoolRecord], kind: str = "stdout") -> list[bytes]:
     return found
 
 
-def exit_of(records: list[SpoolRecord]) -> AgentExit:
+def exit_of(records: list[SpoolRecord]) -> dict[str, int]:
     """How the agent ended."""
     assert records[-1].kind == "exit", records[-1]
-    return AgentExit.of(records[-1])
+    return {name: int(value) for name, value in wire.unpack_map(records[-1].data).items()}
 
 
 def kinds(records: Iterable[SpoolRecord]) -> list[str]:

@@ -90,7 +90,7 @@ async def test_an_older_engine_is_turned_away(root: Path) -> None:
     with pytest.raises(Fenced, match="7"):
         await attach(root / "a", token=6, after=0)
     assert await newer.write("1", b"\n")
-    assert exit_of(await to_the_end(newer)).code == 0
+    assert exit_of(await to_the_end(newer)).get("code") == 0
     await process.detach()
     await newer.finish()
 

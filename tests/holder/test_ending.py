@@ -99,7 +99,7 @@ async def test_when_the_guard_dies_everything_dies_and_that_is_recorded(root: Pa
     await all_dead([*pids.values(), guard_pid])
     records = await to_the_end(process)
     assert [record.data for record in records if record.kind == "stopping"] == [b"holder_error"]
-    assert exit_of(records).signal in (signal.SIGTERM, signal.SIGKILL)
+    assert exit_of(records).get("signal") in (signal.SIGTERM, signal.SIGKILL)
     await process.finish()
 
 
@@ -218,7 +218,7 @@ async def test_a_stop_is_a_request_first(root: Path) -> None:
     records = await to_the_end(process)
     assert [record.data for record in records if record.kind == "stopping"] == [b"asked"]
     assert lines(records) == [b"bye"]
-    assert exit_of(records).code == 7
+    assert exit_of(records).get("code") == 7
     await process.finish()
 
 
@@ -232,8 +232,8 @@ async def test_a_stop_that_is_ignored_becomes_a_kill_of_the_whole_tree(root: Pat
     await process.stop(grace_s=0.1)
     records = await to_the_end(process)
     assert kinds(records) == ["stopping", "exit"]
-    assert exit_of(records).signal == signal.SIGKILL
-    assert not exit_of(records).oom
+    assert exit_of(records).get("signal") == signal.SIGKILL
+    assert not exit_of(records).get("oom")
     assert not any(alive(int(line.split()[1])) for line in found)
     await process.finish()
 
@@ -242,7 +242,7 @@ async def test_a_kill_takes_everything(root: Path) -> None:
     process, pids = await family(root)
     await process.kill()
     records = await to_the_end(process)
-    assert exit_of(records).signal in (signal.SIGTERM, signal.SIGKILL)
+    assert exit_of(records).get("signal") in (signal.SIGTERM, signal.SIGKILL)
     assert not any(map(alive, pids.values()))
     await process.finish()
 
@@ -282,7 +282,7 @@ async def test_the_time_limit_ends_an_agent(root: Path) -> None:
     process = await start(root / "a", sh("echo up; sleep 1000", time_limit_s=0.2, stop_grace_s=5))
     records = await to_the_end(process)
     assert [record.data for record in records if record.kind == "stopping"] == [b"time_limit"]
-    assert exit_of(records).signal == signal.SIGTERM
+    assert exit_of(records).get("signal") == signal.SIGTERM
     await process.finish()
 
 
@@ -301,7 +301,7 @@ async def test_an_agent_nobody_asks_for_is_ended_by_its_holder(root: Path) -> No
     records = list(left_behind(root / "a", after=0))
     assert kinds(records) == ["started", "stdout", "stopping", "exit"]
     assert records[2].data == b"unattended"
-    assert exit_of(records).signal == signal.SIGKILL
+    assert exit_of(records).get("signal") == signal.SIGKILL
     assert not (root / "a" / "s").exists()
     remove(root / "a")
     assert list(root.iterdir()) == []
@@ -336,5 +336,5 @@ async def test_an_engine_can_be_killed_with_its_whole_group(root: Path) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         os.kill(process.holder_pid, number)
     assert await process.write("1", b"\n")
-    assert exit_of(await to_the_end(process)).code == 0
+    assert exit_of(await to_the_end(process)).get("code") == 0
     await process.finish()

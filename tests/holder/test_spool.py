@@ -42,7 +42,7 @@ def test_what_was_written_is_read(written: tuple[Path, list[SpoolRecord]]) -> No
     folder, records = written
     assert len(list(folder.iterdir())) == 3
     assert kinds(records)[0] == "started"
-    assert exit_of(records).code == 0
+    assert exit_of(records).get("code") == 0
     assert lines(records)[:2] == [b"line 1", b"second line of 1"]
     assert lines(records)[-1] == b"half of a line"
     assert records[-2].flags & wire.NO_NEWLINE
@@ -259,7 +259,7 @@ async def test_an_agent_on_a_full_disk_can_be_stopped(root: Path) -> None:
     resource.prlimit(process.holder_pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     records = await to_the_end(process)
     assert "stopping" in kinds(records)
-    assert exit_of(records).signal
+    assert exit_of(records).get("signal")
     await process.finish()
 
 

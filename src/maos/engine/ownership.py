@@ -13,20 +13,18 @@ import socket
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from maos.clock import MICROSECONDS, Clock
 from maos.errors import Conflict
 from maos.holder import identity as held
 from maos.holder import process_tree
 from maos.holder.machine import boot_id
+from maos.journal.journal import Journal
+from maos.model.attempt import Attempt
 from maos.model.events.parts import Owner
 from maos.settings import LEASE_S
 from maos.store.contract import Lease
-
-if TYPE_CHECKING:
-    from maos.journal.journal import Journal
-    from maos.model.attempt import Attempt
 
 CLAIM_S = 10.0
 CLAIM_POLL_S = 0.1

@@ -1,11 +1,9 @@
-"""Time, boot id, out-of-memory kills and crash points, for the holder."""
+"""Time, boot id and out-of-memory kills, for the holder."""
 
 from __future__ import annotations
 
 import os
 import time
-
-_remaining = int(os.environ.get("MAOS_CRASH_AT", "0"))
 
 
 def now_us() -> int:
@@ -31,25 +29,13 @@ def oom_kills() -> int:
     return 0
 
 
-def crash_point(name: str) -> None:
-    """Kill this process if a test has chosen this point: `maos.faults` without its imports."""
-    global _remaining  # noqa: PLW0603 - one countdown for the whole process
-    if not _remaining:
-        return
-    _remaining -= 1
-    if _remaining == 0:
-        trace = os.environ.get("MAOS_CRASH_TRACE")
-        if trace:
-            fd = os.open(trace, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            os.write(fd, name.encode() + b"\n")
-            os.close(fd)
-        os.kill(os.getpid(), 9)
-
-
 def read_file(path: str) -> bytes:
-    """Return the content of a small file."""
+    """Return the content of a file."""
     fd = os.open(path, os.O_RDONLY)
+    data = b""
     try:
-        return os.read(fd, 65536)
+        while more := os.read(fd, 65536):
+            data += more
     finally:
         os.close(fd)
+    return data

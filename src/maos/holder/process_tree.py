@@ -84,28 +84,12 @@ def _children(pid: int) -> list[int]:
     children: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
-            fd = os.open(f"/proc/{pid}/task/{thread}/{CHILDREN}", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                children += map(int, _read_all(fd).split())
-            finally:
-                os.close(fd)
+            children += map(int, read_file(f"/proc/{pid}/task/{thread}/{CHILDREN}").split())
     except OSError:
         if look(pid) is not None and not os.path.exists(f"/proc/thread-self/{CHILDREN}"):
             return [process.pid for process in all_processes() if process.parent == pid]  # this kernel has no such file
         # Otherwise the process ended in the meantime, and its children have another parent now.
     return children
-
-
-def _read_all(fd: int) -> bytes:
-    data = b""
-    while True:
-        try:
-            more = os.read(fd, 65536)
-        except OSError:
-            return data  # the process ended in the meantime
-        if not more:
-            return data
-        data += more
 
 
 def send(process: Seen, number: int) -> bool:

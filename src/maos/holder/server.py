@@ -12,11 +12,12 @@ import os
 import select
 from time import monotonic, sleep
 
+from maos.faults import crash_point
 from maos.holder import process_tree, wire
 from maos.holder.connections import Admission, HolderConnection
 from maos.holder.guard import rename, wake_on
 from maos.holder.held_agent import HeldAgent, Intake
-from maos.holder.machine import boot_id, crash_point, now_us
+from maos.holder.machine import boot_id, now_us
 from maos.holder.spool import SpoolWriter
 
 TYPE_CHECKING = False
@@ -273,10 +274,6 @@ class Holder:
             "guard_pid": self._agent.guard_pid,
             "attached": int(self._gate.engine is not None),
             "over": int(self._over),
-            "token": self._token,
-            "start": self._spool.start,
-            "confirmed": self._spool.confirmed,
-            "end": self._spool.end,
         }
         return wire.pack_map({name: str(value) for name, value in state.items()})
 

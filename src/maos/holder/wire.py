@@ -120,22 +120,16 @@ def take_frames(buffer: bytearray, bytes_max: int) -> list[tuple[int, bytes]]:
     return frames
 
 
-def receive_frame(sock: socket, bytes_max: int = FRAME_BYTES_MAX) -> tuple[int, bytes]:
-    """Return the kind and body of the next frame; ValueError when it is too long, EOFError when it is not complete."""
-    length, kind = FRAME.unpack(_receive(sock, FRAME_BYTES))
-    if length > bytes_max:
-        raise ValueError("the frame is too long")
-    return kind, _receive(sock, length)
-
-
-def _receive(sock: socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        more = sock.recv(min(count - len(data), 1 << 16))
+def receive_frame(sock: socket) -> tuple[int, bytes]:
+    """Return the kind and body of the one frame that the other side sends before it waits; EOFError when it is not
+    complete, ValueError when it is too long."""
+    buffer = bytearray()
+    while not (frames := take_frames(buffer, FRAME_BYTES_MAX)):
+        more = sock.recv(1 << 16)
         if not more:
             raise EOFError
-        data += more
-    return bytes(data)
+        buffer += more
+    return frames[0]
 
 
 class HolderSpec:

@@ -26,6 +26,7 @@ from maos.workspaces.git import (
     discover,
     lexists,
     lock_file,
+    read_or_empty,
 )
 from maos.workspaces.index import put_into_index
 from maos.workspaces.layout import (
@@ -185,8 +186,7 @@ class _Merge:
 
         A checkpoint has the bytes of the files. A commit in the user's branch should look as if git had added it.
         """
-        attributes = self.source.repository / "info" / "attributes"
-        local = await asyncio.to_thread(lambda: attributes.read_bytes() if attributes.is_file() else b"")
+        local = await asyncio.to_thread(read_or_empty, self.source.repository / "info" / "attributes")
         before, after = await listing(self.git, since), await listing(self.git, commit)
         known = [path for path in after if path.split(b"/")[-1] == b".gitattributes"]
         changed = [path for path, line in after.items() if line != before.get(path) and line.startswith(b"100")]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+import mmap
 import os
 import re
 import uuid
@@ -23,6 +24,7 @@ from maos.agents.claude.conversation import ClaudeConversation, user_line
 from maos.agents.contract import AgentMissing, AgentProgram, Capabilities, Dialect, LaunchCommand, LaunchOrder
 from maos.agents.environment import PATH_DEFAULT
 from maos.errors import InvalidInput
+from maos.files import replace_file
 
 SOURCES_VARIABLE = "MAOS_CLAUDE_SETTING_SOURCES"
 SOURCES = ("user", "project", "local")
@@ -125,10 +127,11 @@ class Claude(Dialect):
         if order.model:
             argv.append(f"--model={order.model}")
         if order.instructions:
-            path = environments.write_private(order.home / "instructions.txt", order.instructions)
-            argv.append(f"--append-system-prompt-file={path}")
+            replace_file(order.home / "instructions.txt", order.instructions.encode(), sync=False)
+            argv.append(f"--append-system-prompt-file={order.home / 'instructions.txt'}")
         if order.mcp:
-            argv.append(f"--mcp-config={environments.write_private(order.home / 'mcp.json', json.dumps(_mcp(order)))}")
+            replace_file(order.home / "mcp.json", json.dumps(_mcp(order)).encode(), sync=False)
+            argv.append(f"--mcp-config={order.home / 'mcp.json'}")
         secrets = environments.secrets_of(order, env, self.secret_variables)
         first = user_line(order.session, f"task/{order.attempt}", order.task)
         return LaunchCommand(argv, env, first_input=first, keeps_input_open=True, secrets=secrets)
@@ -198,17 +201,12 @@ def _session(order: LaunchOrder, transcript: Path | None) -> list[str]:
 def cut_torn_line(transcript: Path) -> None:
     """Remove a last line that a killed program did not finish: what it writes next would be glued to it."""
     with transcript.open("r+b") as file:
-        end = file.seek(0, os.SEEK_END)
-        size = 1 << 16
-        start = end
-        tail = b""
-        while start and b"\n" not in tail:
-            start = max(0, start - size)
-            file.seek(start)
-            tail = file.read(end - start)
-        kept = tail.rfind(b"\n") + 1
-        if kept < len(tail):
-            file.truncate(start + kept)
+        size = file.seek(0, os.SEEK_END)
+        if size:
+            with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as content:
+                kept = content.rfind(b"\n") + 1
+            if kept < size:
+                file.truncate(kept)
 
 
 def _holds_messages(transcript: Path) -> bool:

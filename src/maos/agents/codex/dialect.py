@@ -33,6 +33,7 @@ from maos.agents.contract import (
 from maos.agents.values import as_count
 from maos.clock import Clock, SystemClock
 from maos.errors import InvalidInput
+from maos.files import replace_file
 
 VERSION_MIN = (0, 160, 0)
 """The oldest version that was tried. Before 0.23.0 a workspace could make it run anything (CVE-2025-61260)."""
@@ -159,7 +160,7 @@ class Codex(Dialect):
         if not (base_url or key or login):
             raise AgentMissing("Codex has neither a key nor a login", hint=LOG_IN)
         text = _settings(order, base_url=base_url, has_key=bool(key))
-        environments.write_private(home / "config.toml", text)
+        replace_file(home / "config.toml", text.encode(), sync=False)
         _link(home / "auth.json", login)
         _note_tokens_before(order, self.transcript(order, order.session) if order.resume else None)
         flags = ["--json", "--skip-git-repo-check", "--"]
@@ -297,7 +298,7 @@ def _note_tokens_before(order: LaunchOrder, transcript: Path | None) -> None:
     """
     if _noted(order) is None:
         note = {"attempt": order.attempt, "tokens": _tokens_reported(transcript)}
-        environments.write_private(_home(order) / "tokens-before.json", json.dumps(note))
+        replace_file(_home(order) / "tokens-before.json", json.dumps(note).encode(), sync=False)
 
 
 def _text(text: str) -> str:
