@@ -264,7 +264,7 @@ while time.monotonic() < end:
 """
     beats = root.parent / "beats"
     argv = ["sh", "-c", '"$0" "$@" & "$0" "$@" & "$0" "$@" & sleep 100', *py(code, str(beats)).argv]
-    process = await start(root / "a", sh("")._replace(argv=argv))
+    process = await start(root / "a", sh("", argv=argv))
     await eventually(lambda: beats.exists() and beats.stat().st_size > 30, "they fork")
     if how == "kill":
         await process.kill()
@@ -308,7 +308,7 @@ async def test_an_agent_nobody_asks_for_is_ended_by_its_holder(root: Path) -> No
 
 
 async def test_while_somebody_is_attached_no_such_limit_counts(root: Path) -> None:
-    process = await start(root / "a", sh("read x", unattended_limit_s=0.1, linger_s=0.1, keep_stdin_open=True))
+    process = await start(root / "a", sh("read x", unattended_limit_s=0.1, linger_s=0.1, keeps_input_open=True))
     await asyncio.sleep(0.4)
     assert alive(process.pid)
     assert await process.write("1", b"\n")
@@ -329,7 +329,7 @@ async def test_a_holder_that_is_asked_to_end_stops_its_agent(root: Path) -> None
 
 async def test_an_engine_can_be_killed_with_its_whole_group(root: Path) -> None:
     """Ctrl+C and a closed terminal reach the engine's process group; the holder has a session of its own."""
-    process = await start(root / "a", sh("read x", keep_stdin_open=True))
+    process = await start(root / "a", sh("read x", keeps_input_open=True))
     for pid in (process.holder_pid, process.pid):
         assert os.getsid(pid) == pid
         assert os.getsid(pid) != os.getsid(0)

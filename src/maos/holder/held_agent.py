@@ -102,7 +102,7 @@ class HeldAgent:
         self._writer = writer
         self._stopping = False
         self._input = [spec.first_input] if spec.first_input else []
-        self._close_input = not spec.keep_stdin_open
+        self._close_input = not spec.keeps_input_open
         self._oom_kills = 0
         # When something is due, on the monotonic clock; None: never.
         self._limit_at: float | None = None
