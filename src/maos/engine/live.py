@@ -397,12 +397,12 @@ class LiveAttempt:
     # --- watching --------------------------------------------------------------------------------------------
 
     async def _make_checkpoints(self) -> None:
-        async for _ in checkpoints.ticks(self._interval_s):
+        journal, settings = self.recorder.journal, self._settings
+        async for _ in checkpoints.ticks(
+            lambda: checkpoints.interval_s(journal, settings.values.checkpoint.interval_s)
+        ):
             if self.attempt.version > self._checkpointed and self._is_saved("timer"):
                 await self.checkpoint(trigger="timer")
-
-    async def _interval_s(self) -> float:
-        return await checkpoints.interval_s(self.recorder.journal, self._settings.values.checkpoint.interval_s)
 
     def _is_saved(self, trigger: str) -> bool:
         return checkpoints.is_due(self._settings.values.checkpoint, trigger, self.attempt.turns)
@@ -467,9 +467,7 @@ class LiveAttempt:
             return AttemptEnded(status=AttemptStatus.DONE, exit=attempt.exit, at_us=now_us)
         return AttemptEnded(
             status=AttemptStatus.STOPPED if verdict.failure == "stopped" else AttemptStatus.FAILED,
-            failure=verdict.failure,
-            message=verdict.message,
-            reset_us=verdict.reset_us,
+            **verdict._asdict(),
             exit=attempt.exit,
             at_us=now_us,
         )

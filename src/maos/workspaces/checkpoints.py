@@ -116,9 +116,7 @@ async def take(place: WorkspaceFolder, label: str, *, also: frozenset[bytes] = f
     state = place.state()
     head = await place.agents_head()
     staged = await update_index(place, also=also)
-    if not staged.changed and head == state.head:
-        return FileCheckpoint(state.commit, state.ref, 0, staged.left_out)
-    tree = await place.git.line("write-tree")
+    tree = await place.git.line("write-tree") if staged.changed else state.tree
     if tree == state.tree and head == state.head:
         return FileCheckpoint(state.commit, state.ref, 0, staged.left_out)
     crash_point("checkpoint: staged")

@@ -66,12 +66,6 @@ CLOUDS: dict[str, Sequence[str]] = {
 }  # fmt: skip
 """Variables of a cloud are passed on only when Claude Code is to use that cloud."""
 
-VARIABLES = (*KEYS, *PLAIN, *SECRET_PLAIN, *CLOUDS, *(name for names in CLOUDS.values() for name in names))
-SECRET_VARIABLES = (
-    *KEYS, *SECRET_PLAIN,
-    "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "ANTHROPIC_FOUNDRY_API_KEY",
-)  # fmt: skip
-
 
 class Claude(Dialect):
     """The dialect of Claude Code's stream-json."""
@@ -79,8 +73,11 @@ class Claude(Dialect):
     kind = "claude"
     summary = "Claude Code; found on the PATH, or installed with maos[claude]"
     capabilities = Capabilities(resume=True, steer=True, cost=True, mcp=True, permission=True)
-    variables: Sequence[str] = VARIABLES
-    secret_variables: Sequence[str] = SECRET_VARIABLES
+    variables = (*KEYS, *PLAIN, *SECRET_PLAIN, *CLOUDS, *(name for names in CLOUDS.values() for name in names))
+    secret_variables = (
+        *KEYS, *SECRET_PLAIN,
+        "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "ANTHROPIC_FOUNDRY_API_KEY",
+    )  # fmt: skip
     conversation = ClaudeConversation
 
     def find(self, environment: Mapping[str, str], order_argv: Sequence[str] = ()) -> AgentProgram:
