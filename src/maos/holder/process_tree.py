@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 from time import monotonic, sleep
 
-from maos.holder.machine import read_file
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
@@ -22,6 +20,23 @@ CHILDREN = "children"
 """The file in /proc that lists the children of a thread; not every kernel is built with it."""
 KILLED_S_MAX = 5.0
 """How long the kernel may take to end killed processes."""
+
+
+def read_file(path: str) -> bytes:
+    """Return the content of a file."""
+    fd = os.open(path, os.O_RDONLY)
+    data = b""
+    try:
+        while more := os.read(fd, 65536):
+            data += more
+    finally:
+        os.close(fd)
+    return data
+
+
+def boot_id() -> str:
+    """Return the id of this boot of the machine: pids and start times are unique within one boot only."""
+    return read_file("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
 class Seen:
