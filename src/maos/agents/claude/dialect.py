@@ -84,13 +84,13 @@ class Claude(Dialect):
         """`claude` on the PATH if it is new enough, else the one that maos[claude] brings."""
         import shutil  # it loads four compression libraries, and most commands never come here
 
-        looked_at = []
-        on_path = shutil.which("claude", path=environment.get("PATH") or PATH_DEFAULT)
+        looked_at, search = [], environment.get("PATH") or PATH_DEFAULT
+        on_path = shutil.which("claude", path=search)
         for path in (Path(os.path.abspath(on_path)) if on_path else None, bundled()):
             if path is None:
                 continue
-            version = _version(path, path.stat().st_mtime_ns, environment.get("PATH") or PATH_DEFAULT)
-            if _numbers(version) >= VERSION_MIN:
+            version = _version(path, path.stat().st_mtime_ns, search)
+            if version and tuple(map(int, version.split("."))) >= VERSION_MIN:
                 return AgentProgram(path, version)
             looked_at.append(f"{path} is version {version}" if version else f"{path} does not tell its version")
         oldest = ".".join(map(str, VERSION_MIN))
@@ -269,10 +269,6 @@ def _version(path: Path, changed_ns: int, search_path: str) -> str:
     printed = environments.version_told(path, env) or ""
     found = re.match(r"\d+\.\d+\.\d+", printed.strip())
     return found.group() if found else ""
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")) if version else ()
 
 
 def _needed(environment: Mapping[str, str], given: Mapping[str, str]) -> list[str]:

@@ -44,8 +44,6 @@ _WORDS = tuple(
     )
 )
 
-_STATES = {True: "completed", False: "pending"}
-
 
 class CodexConversation(Conversation):
     """One run of Codex."""
@@ -152,14 +150,10 @@ class CodexConversation(Conversation):
                 return [says(text, message=id)] if phase == "completed" and text else []
             case "todo_list":
                 steps = as_objects(item.get("items"))
-                return [
-                    facts.AgentPlan(
-                        [
-                            {"content": as_text(step.get("text")), "status": _STATES[step.get("completed") is True]}
-                            for step in steps
-                        ]
-                    )
-                ]
+                states = ["completed" if step.get("completed") is True else "pending" for step in steps]
+                texts = [as_text(step.get("text")) for step in steps]
+                plan = [{"content": text, "status": state} for text, state in zip(texts, states, strict=True)]
+                return [facts.AgentPlan(plan)]
             case "error":  # a warning: what stops it is an event of its own
                 return [facts.Line.of(as_text(item.get("message")), stderr=True)]
             case "command_execution" | "file_change" | "mcp_tool_call" | "collab_tool_call" | "web_search" if id:

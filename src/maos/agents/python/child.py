@@ -116,7 +116,7 @@ def _load(name: str) -> Callable[[Context], Any]:
 def _call(function: Callable[[Context], Any], context: Context) -> Any:
     if inspect.iscoroutinefunction(function):
         return asyncio.run(_until_terminated(function(context)))
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(ENDED_BY_TERM))
     result = function(context)
     return asyncio.run(_until_terminated(result)) if inspect.iscoroutine(result) else result
 
@@ -137,10 +137,6 @@ async def _until_terminated(work: Any) -> Any:
         if terminated.is_set():
             sys.exit(ENDED_BY_TERM)
         raise
-
-
-def _leave(number: int, frame: Any) -> None:
-    sys.exit(ENDED_BY_TERM)
 
 
 def _told(error: BaseException) -> str:
