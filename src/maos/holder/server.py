@@ -124,52 +124,6 @@ class HolderConnection:
             self._replies.clear()
 
 
-class Admission:
-    """The socket at which the holder listens, and its connections."""
-
-    def __init__(self, engine: HolderConnection) -> None:
-        self.engine: HolderConnection | None = engine
-        self.visitors: list[HolderConnection] = []
-        self.fd = -1
-
-    def listen(self, path: str) -> None:
-        """Create the socket, for the holder's own user only."""
-        self._sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
-        before = os.umask(0o177)
-        try:
-            self._sock.bind(path)
-        finally:
-            os.umask(before)
-        self._sock.listen(VISITORS_MAX)
-        self._sock.setblocking(False)
-        self.fd = self._sock.fileno()
-
-    def accept(self) -> None:
-        """Accept the next connection, if it comes from the same user."""
-        try:
-            # `accept` would import a module and create an object only to take it apart.
-            fd, _address = self._sock._accept()  # type: ignore[attr-defined]
-        except OSError:
-            return  # closed again, or no file descriptor left
-        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
-        sock.setblocking(False)
-        credentials = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _CREDENTIALS.size)
-        if _CREDENTIALS.unpack(credentials)[1] != os.getuid():
-            sock.close()
-            return
-        self.visitors.append(HolderConnection(sock))
-        if len(self.visitors) > VISITORS_MAX:
-            self.visitors.pop(0).close()
-
-    def close(self, path: str) -> None:
-        """Stop listening: no engine can attach any more."""
-        self._sock.close()
-        try:
-            os.unlink(path)
-        except FileNotFoundError:
-            pass  # the engine has removed the folder already
-
-
 class Holder:
     """Connects the agent, its spool and the attached engine."""
 
@@ -179,7 +133,9 @@ class Holder:
         self._writer = SpoolWriter(spec.spool_bytes_max, self._report_trouble)
         self._spool = self._writer.spool
         self._agent = HeldAgent(spec, self._writer)
-        self._gate = Admission(engine)
+        self._door = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        self._visitors: list[HolderConnection] = []
+        self._engine: HolderConnection | None = engine
         self._starter = engine
         self._token = spec.token
         self._accepted: set[bytes] = set()
@@ -197,7 +153,13 @@ class Holder:
 
     def start(self) -> None:
         """Listen, then start the agent: whenever there is an agent, its holder can be reached."""
-        self._gate.listen(wire.SOCKET)
+        before = os.umask(0o177)  # the socket is for the holder's own user only
+        try:
+            self._door.bind(wire.SOCKET)
+        finally:
+            os.umask(before)
+        self._door.listen(VISITORS_MAX)
+        self._door.setblocking(False)
         crash_point("holder listens")
         self._agent.start()
         crash_point("holder has started the guard")
@@ -214,7 +176,11 @@ class Holder:
             for fd, _mask in self._poller().poll(self._timeout_ms()):
                 handler, subject = self._handlers[fd]
                 handler(*subject)
-        self._gate.close(wire.SOCKET)
+        self._door.close()  # no engine can attach any more
+        try:
+            os.unlink(wire.SOCKET)
+        except FileNotFoundError:
+            pass  # the engine has removed the folder already
 
     def _sleep(self) -> None:
         """Sleep while lines collect; longer when the machine wakes it late, because then it is overloaded."""
@@ -238,10 +204,10 @@ class Holder:
 
     def _wanted(self) -> list[Wanted]:
         """Return what to wait for: file descriptor, events, handler and its arguments."""
-        agent, gate, engine = self._agent, self._gate, self._gate.engine
+        agent, engine = self._agent, self._engine
         wanted: list[Wanted] = [
             (self._waking, select.POLLIN, self._on_signal, ()),
-            (gate.fd, select.POLLIN, gate.accept, ()),
+            (self._door.fileno(), select.POLLIN, self._on_door, ()),
         ]
         if agent.guard is not None:
             wanted.append((agent.guard.fileno(), select.POLLIN, self._on_guard, ()))
@@ -254,7 +220,7 @@ class Holder:
             for intake in agent.intakes:
                 if intake.open:
                     wanted.append((intake.fd, select.POLLIN, self._on_output, (intake,)))
-        for visitor in gate.visitors:
+        for visitor in self._visitors:
             mask = select.POLLIN | (select.POLLOUT if visitor.has_more else 0)
             wanted.append((visitor.fd, mask, self._on_visitor, (visitor,)))
         return wanted
@@ -297,7 +263,7 @@ class Holder:
         self._read_at = now
 
     def _on_guard(self) -> None:
-        agent, engine = self._agent, self._gate.engine
+        agent, engine = self._agent, self._engine
         was_reported = agent.start_reported
         agent.receive()
         if was_reported or not agent.start_reported or engine is None:
@@ -313,8 +279,24 @@ class Holder:
 
     # Engines
 
+    def _on_door(self) -> None:
+        """Accept the next connection, if it comes from the same user."""
+        try:
+            # `accept` would import a module and create an object only to take it apart.
+            fd, _address = self._door._accept()  # type: ignore[attr-defined]
+        except OSError:
+            return  # closed again, or no file descriptor left
+        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
+        credentials = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _CREDENTIALS.size)
+        if _CREDENTIALS.unpack(credentials)[1] != os.getuid():
+            sock.close()
+            return
+        self._visitors.append(HolderConnection(sock))
+        if len(self._visitors) > VISITORS_MAX:
+            self._visitors.pop(0).close()
+
     def _push(self) -> None:
-        engine = self._gate.engine
+        engine = self._engine
         if engine is None:
             return
         if self._has_data_for(engine):
@@ -330,31 +312,31 @@ class Holder:
         return self._agent.start_reported and (not self._over or self._writer.safe)
 
     def _detached(self) -> None:
-        self._gate.engine = None
+        self._engine = None
         self._unattended_since = monotonic()
 
     def _send_to_engine(self, message: bytes) -> None:
-        if self._gate.engine is not None:
-            self._gate.engine.reply(message)
+        if self._engine is not None:
+            self._engine.reply(message)
 
     def _report_trouble(self, trouble: str) -> None:
         self._send_to_engine(wire.frame(wire.TROUBLE, trouble.encode()))
 
     def _on_engine(self, engine: HolderConnection) -> None:
-        if engine is not self._gate.engine:
+        if engine is not self._engine:
             return  # another engine has replaced it
         try:
             for kind, body in engine.receive():
                 self._handle(engine, kind, body)
         except _MALFORMED:
             engine.close()
-        if not engine.open and self._gate.engine is engine:
+        if not engine.open and self._engine is engine:
             self._detached()
 
     def _on_visitor(self, visitor: HolderConnection) -> None:
         try:
             for kind, body in visitor.receive():
-                if self._gate.engine is visitor:
+                if self._engine is visitor:
                     self._handle(visitor, kind, body)
                 elif kind == wire.HELLO:
                     self._attach(visitor, body)
@@ -365,8 +347,8 @@ class Holder:
         except _MALFORMED:
             visitor.close()
         visitor.push(None)
-        if not visitor.open and visitor in self._gate.visitors:
-            self._gate.visitors.remove(visitor)
+        if not visitor.open and visitor in self._visitors:
+            self._visitors.remove(visitor)
 
     def _attach(self, visitor: HolderConnection, body: bytes) -> None:
         """Attach an engine, unless the holder has seen a newer token."""
@@ -379,13 +361,13 @@ class Holder:
             visitor.reply(wire.frame(wire.REFUSED, wire.BAD_OFFSET, *readable))
             return
         self._token = token
-        before = self._gate.engine
+        before = self._engine
         if before is not None:
             before.reply(wire.frame(wire.REPLACED, str(token).encode()))
             before.push(None)
             before.close()
-        self._gate.visitors.remove(visitor)
-        self._gate.engine = visitor
+        self._visitors.remove(visitor)
+        self._engine = visitor
         self._unattended_since = None
         visitor.sent = self._spool.record_at(after)
         if self._agent.start_reported:
@@ -401,7 +383,7 @@ class Holder:
             "agent_pid": self._agent.pid,
             "holder_pid": os.getpid(),
             "guard_pid": self._agent.guard_pid,
-            "attached": int(self._gate.engine is not None),
+            "attached": int(self._engine is not None),
             "over": int(self._over),
         }
         return wire.pack_map({name: str(value) for name, value in state.items()})
