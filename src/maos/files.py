@@ -40,3 +40,15 @@ def whole_file(target: Path) -> Iterator[Path]:
             left.unlink(missing_ok=True)
         raise
     sync_folder(target.parent)
+
+
+def replace_file(path: Path, content: bytes, *, sync: bool = True) -> None:
+    """Write a file for its owner alone, so that after a crash it has its old or its new content."""
+    new = path.with_name(path.name + ".new")
+    new.unlink(missing_ok=True)
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(content)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
+    new.replace(path)

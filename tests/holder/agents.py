@@ -7,30 +7,29 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from maos.holder import process_tree
+from maos.holder import process_tree, wire
 from maos.holder.agent_process import AgentProcess
-from maos.holder.client import Spec
-from maos.holder.records import AgentExit, SpoolRecord
+from maos.holder.records import SpoolRecord
+from maos.holder.wire import HolderSpec
 
 PATIENCE_S = 60.0
 ENV = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"}
 
 
-def sh(script: str, **changes: Any) -> Spec:
+def sh(script: str, **changes: Any) -> HolderSpec:
     """An agent that is a shell script."""
     return _spec(["sh", "-c", script], changes)
 
 
-def py(code: str, *arguments: str, **changes: Any) -> Spec:
+def py(code: str, *arguments: str, **changes: Any) -> HolderSpec:
     """An agent that is a Python program."""
     return _spec([sys.executable, "-I", "-S", "-u", "-c", code, *arguments], changes)
 
 
-def _spec(argv: list[str], changes: dict[str, Any]) -> Spec:
-    env = {**ENV, **changes.pop("env", {})}
-    return Spec(argv=argv, env=env, cwd=changes.pop("cwd", "/"), attempt=changes.pop("attempt", "a"), token=1)._replace(
-        **changes
-    )
+def _spec(argv: list[str], changes: dict[str, Any]) -> HolderSpec:
+    env = {**ENV, **changes.get("env", {})}
+    usual = {"argv": argv, "cwd": "/", "attempt": "a", "token": 1, "secrets": {}}
+    return HolderSpec(**{**usual, **changes, "env": env})
 
 
 async def to_the_end(process: AgentProcess, *, confirm: bool = False) -> list[SpoolRecord]:
@@ -69,10 +68,10 @@ def lines(records: Iterable[SpoolRecord], kind: str = "stdout") -> list[bytes]:
     return found
 
 
-def exit_of(records: list[SpoolRecord]) -> AgentExit:
+def exit_of(records: list[SpoolRecord]) -> dict[str, int]:
     """How the agent ended."""
     assert records[-1].kind == "exit", records[-1]
-    return AgentExit.of(records[-1])
+    return {name: int(value) for name, value in wire.unpack_map(records[-1].data).items()}
 
 
 def kinds(records: Iterable[SpoolRecord]) -> list[str]:

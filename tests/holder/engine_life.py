@@ -18,7 +18,7 @@ SCRIPT = 'echo up; echo $$ >> "$PROOF"; read x; echo got $x'
 
 async def begin(folder: Path, token: int) -> AgentProcess:
     proof = folder.parent / "proof"
-    return await start(folder, sh(SCRIPT, token=token, keep_stdin_open=True, env={"PROOF": str(proof)}))
+    return await start(folder, sh(SCRIPT, token=token, keeps_input_open=True, env={"PROOF": str(proof)}))
 
 
 async def main() -> None:

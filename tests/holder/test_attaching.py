@@ -76,7 +76,7 @@ async def test_an_engine_that_leaves_all_the_time_misses_nothing(root: Path) -> 
 
 async def test_an_older_engine_is_turned_away(root: Path) -> None:
     """I26: the right to act is the newest token's."""
-    process = await start(root / "a", sh("echo up; read x", keep_stdin_open=True, token=5))
+    process = await start(root / "a", sh("echo up; read x", keeps_input_open=True, token=5))
     newer = await attach(root / "a", token=7, after=0)
     with pytest.raises(Fenced) as caught:
         while await process.records():
@@ -90,14 +90,14 @@ async def test_an_older_engine_is_turned_away(root: Path) -> None:
     with pytest.raises(Fenced, match="7"):
         await attach(root / "a", token=6, after=0)
     assert await newer.write("1", b"\n")
-    assert exit_of(await to_the_end(newer)).code == 0
+    assert exit_of(await to_the_end(newer)).get("code") == 0
     await process.detach()
     await newer.finish()
 
 
 async def test_a_newer_connection_with_the_same_token_takes_over(root: Path) -> None:
     """The same engine, whose old connection hangs somewhere."""
-    process = await start(root / "a", sh("echo up; read x", keep_stdin_open=True))
+    process = await start(root / "a", sh("echo up; read x", keeps_input_open=True))
     again = await attach(root / "a", token=1, after=0)
     with pytest.raises(Fenced):
         while await process.records():
@@ -110,7 +110,7 @@ async def test_a_newer_connection_with_the_same_token_takes_over(root: Path) -> 
 
 
 async def test_a_stopped_engine_that_wakes_up_is_turned_away(root: Path) -> None:
-    process = await start(root / "a", sh("echo up; read x; echo got $x", keep_stdin_open=True))
+    process = await start(root / "a", sh("echo up; read x; echo got $x", keeps_input_open=True))
     await process.detach()
     argv = [sys.executable, "-m", "tests.holder.engine_life", "attach", root / "a", "2", "0"]
     engine = Program(argv, cwd=ROOT)
@@ -130,7 +130,7 @@ async def test_a_stopped_engine_that_wakes_up_is_turned_away(root: Path) -> None
 
 
 async def test_an_input_is_given_once_however_often_it_is_sent(root: Path) -> None:
-    process = await start(root / "a", sh("cat", keep_stdin_open=True))
+    process = await start(root / "a", sh("cat", keeps_input_open=True))
     assert await process.write("one", b"1\n")
     assert await process.write("one", b"1\n")
     both = await asyncio.gather(process.write("two", b"2\n"), process.write("two", b"2\n"))
@@ -198,7 +198,7 @@ async def test_nobody_can_attach_to_what_was_never_started(root: Path) -> None:
     ],
 )
 async def test_nonsense_on_the_socket_hurts_nobody(root: Path, bytes_: bytes) -> None:
-    process = await start(root / "a", sh("echo up; read x; echo got $x", keep_stdin_open=True))
+    process = await start(root / "a", sh("echo up; read x; echo got $x", keeps_input_open=True))
     with connect(root / "a") as visitor:
         visitor.sendall(bytes_)
         visitor.shutdown(socket.SHUT_WR)
@@ -213,7 +213,7 @@ async def test_nonsense_on_the_socket_hurts_nobody(root: Path, bytes_: bytes) ->
 
 
 async def test_visitors_who_say_nothing_keep_nobody_out(root: Path) -> None:
-    process = await start(root / "a", sh("read x", keep_stdin_open=True))
+    process = await start(root / "a", sh("read x", keeps_input_open=True))
     silent = [connect(root / "a") for _ in range(20)]
     try:
         await process.detach()
@@ -229,7 +229,7 @@ async def test_visitors_who_say_nothing_keep_nobody_out(root: Path) -> None:
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
 async def test_another_user_is_not_let_in(root: Path) -> None:
     """A21: not even when the folder is open to all."""
-    process = await start(root / "a", sh("read x", keep_stdin_open=True))
+    process = await start(root / "a", sh("read x", keeps_input_open=True))
     folder = root / "a"
     for path in (folder / "s", *[folder, *folder.parents][:-1]):
         if path.stat().st_uid == 0 and path != Path("/tmp"):

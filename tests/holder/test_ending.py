@@ -99,7 +99,7 @@ async def test_when_the_guard_dies_everything_dies_and_that_is_recorded(root: Pa
     await all_dead([*pids.values(), guard_pid])
     records = await to_the_end(process)
     assert [record.data for record in records if record.kind == "stopping"] == [b"holder_error"]
-    assert exit_of(records).signal in (signal.SIGTERM, signal.SIGKILL)
+    assert exit_of(records).get("signal") in (signal.SIGTERM, signal.SIGKILL)
     await process.finish()
 
 
@@ -218,7 +218,7 @@ async def test_a_stop_is_a_request_first(root: Path) -> None:
     records = await to_the_end(process)
     assert [record.data for record in records if record.kind == "stopping"] == [b"asked"]
     assert lines(records) == [b"bye"]
-    assert exit_of(records).code == 7
+    assert exit_of(records).get("code") == 7
     await process.finish()
 
 
@@ -232,8 +232,8 @@ async def test_a_stop_that_is_ignored_becomes_a_kill_of_the_whole_tree(root: Pat
     await process.stop(grace_s=0.1)
     records = await to_the_end(process)
     assert kinds(records) == ["stopping", "exit"]
-    assert exit_of(records).signal == signal.SIGKILL
-    assert not exit_of(records).oom
+    assert exit_of(records).get("signal") == signal.SIGKILL
+    assert not exit_of(records).get("oom")
     assert not any(alive(int(line.split()[1])) for line in found)
     await process.finish()
 
@@ -242,7 +242,7 @@ async def test_a_kill_takes_everything(root: Path) -> None:
     process, pids = await family(root)
     await process.kill()
     records = await to_the_end(process)
-    assert exit_of(records).signal in (signal.SIGTERM, signal.SIGKILL)
+    assert exit_of(records).get("signal") in (signal.SIGTERM, signal.SIGKILL)
     assert not any(map(alive, pids.values()))
     await process.finish()
 
@@ -264,7 +264,7 @@ while time.monotonic() < end:
 """
     beats = root.parent / "beats"
     argv = ["sh", "-c", '"$0" "$@" & "$0" "$@" & "$0" "$@" & sleep 100', *py(code, str(beats)).argv]
-    process = await start(root / "a", sh("")._replace(argv=argv))
+    process = await start(root / "a", sh("", argv=argv))
     await eventually(lambda: beats.exists() and beats.stat().st_size > 30, "they fork")
     if how == "kill":
         await process.kill()
@@ -282,7 +282,7 @@ async def test_the_time_limit_ends_an_agent(root: Path) -> None:
     process = await start(root / "a", sh("echo up; sleep 1000", time_limit_s=0.2, stop_grace_s=5))
     records = await to_the_end(process)
     assert [record.data for record in records if record.kind == "stopping"] == [b"time_limit"]
-    assert exit_of(records).signal == signal.SIGTERM
+    assert exit_of(records).get("signal") == signal.SIGTERM
     await process.finish()
 
 
@@ -301,14 +301,14 @@ async def test_an_agent_nobody_asks_for_is_ended_by_its_holder(root: Path) -> No
     records = list(left_behind(root / "a", after=0))
     assert kinds(records) == ["started", "stdout", "stopping", "exit"]
     assert records[2].data == b"unattended"
-    assert exit_of(records).signal == signal.SIGKILL
+    assert exit_of(records).get("signal") == signal.SIGKILL
     assert not (root / "a" / "s").exists()
     remove(root / "a")
     assert list(root.iterdir()) == []
 
 
 async def test_while_somebody_is_attached_no_such_limit_counts(root: Path) -> None:
-    process = await start(root / "a", sh("read x", unattended_limit_s=0.1, linger_s=0.1, keep_stdin_open=True))
+    process = await start(root / "a", sh("read x", unattended_limit_s=0.1, linger_s=0.1, keeps_input_open=True))
     await asyncio.sleep(0.4)
     assert alive(process.pid)
     assert await process.write("1", b"\n")
@@ -329,12 +329,12 @@ async def test_a_holder_that_is_asked_to_end_stops_its_agent(root: Path) -> None
 
 async def test_an_engine_can_be_killed_with_its_whole_group(root: Path) -> None:
     """Ctrl+C and a closed terminal reach the engine's process group; the holder has a session of its own."""
-    process = await start(root / "a", sh("read x", keep_stdin_open=True))
+    process = await start(root / "a", sh("read x", keeps_input_open=True))
     for pid in (process.holder_pid, process.pid):
         assert os.getsid(pid) == pid
         assert os.getsid(pid) != os.getsid(0)
     for number in (signal.SIGINT, signal.SIGHUP):
         os.kill(process.holder_pid, number)
     assert await process.write("1", b"\n")
-    assert exit_of(await to_the_end(process)).code == 0
+    assert exit_of(await to_the_end(process)).get("code") == 0
     await process.finish()

@@ -68,7 +68,7 @@ async def test_a_holder_killed_while_it_starts_is_a_clear_error_and_leaves_no_pr
     monkeypatch.setenv("MAOS_HOLDER_CRASH_AT", str(point))
     monkeypatch.setenv("MAOS_CRASH_TRACE", str(trace))
     if point == 5:
-        process = await start(root / "a", sh("echo up; read x", keep_stdin_open=True))
+        process = await start(root / "a", sh("echo up; read x", keeps_input_open=True))
         await until_line(process, b"up")
         assert not trace.exists()
         await process.kill()
@@ -76,7 +76,7 @@ async def test_a_holder_killed_while_it_starts_is_a_clear_error_and_leaves_no_pr
         await process.finish()
         return
     with pytest.raises(HolderGone) as caught:
-        await start(root / "a", sh("echo up; read x", keep_stdin_open=True))
+        await start(root / "a", sh("echo up; read x", keeps_input_open=True))
     assert caught.value.hint
     assert (
         trace.read_text()

@@ -40,7 +40,7 @@ async def test_what_comes_bit_by_bit_is_given_in_groups_and_whole(root: Path) ->
 async def test_an_answer_is_read_while_it_rests(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes behind what is on its way already."""
     monkeypatch.setattr(agent_process, "TICK_S", 3_600.0)
-    process = await start(root / "a", py(TALK_AND_LISTEN, keep_stdin_open=True))
+    process = await start(root / "a", py(TALK_AND_LISTEN, keeps_input_open=True))
     async with asyncio.timeout(PATIENCE_S):
         while not process._resting:
             await process.records()

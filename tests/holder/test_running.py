@@ -10,9 +10,9 @@ import pytest
 
 from maos.errors import InvalidInput
 from maos.holder.agent_process import AgentProcess, InputFull, StartFailed
-from maos.holder.client import Spec, start
+from maos.holder.client import start
 from maos.holder.registry import holders
-from maos.holder.wire import NO_NEWLINE
+from maos.holder.wire import NO_NEWLINE, HolderSpec
 from tests.holder.agents import alive, eventually, exit_of, kinds, lines, py, sh, to_the_end, until_line
 
 
@@ -24,8 +24,8 @@ async def test_output_and_exit_arrive_in_order(root: Path) -> None:
     assert int(records[0].data) == process.pid
     assert lines(records) == [b"one", b"two"]
     assert lines(records, "stderr") == [b"bad"]
-    assert exit_of(records).code == 3
-    assert exit_of(records).signal is None
+    assert exit_of(records).get("code") == 3
+    assert exit_of(records).get("signal") is None
     offsets = [record.offset for record in records]
     assert offsets == sorted(set(offsets))
     times = [record.time_us for record in records]
@@ -39,12 +39,12 @@ async def test_output_and_exit_arrive_in_order(root: Path) -> None:
 async def test_an_exit_by_signal_is_told_with_what_was_used(root: Path) -> None:
     process = await start(root / "a", sh("x=$(seq 100000 | wc -l); kill -SEGV $$"))
     end = exit_of(await to_the_end(process))
-    assert end.code is None
-    assert end.signal == signal.SIGSEGV
-    assert end.rss_max_bytes > 100_000
-    assert end.duration_us > 0
-    assert end.utime_us + end.stime_us > 0
-    assert not end.oom
+    assert end.get("code") is None
+    assert end.get("signal") == signal.SIGSEGV
+    assert end["rss_max_bytes"] > 100_000
+    assert end["duration_us"] > 0
+    assert end["utime_us"] + end["stime_us"] > 0
+    assert not end.get("oom")
     await process.finish()
 
 
@@ -61,7 +61,7 @@ async def test_what_cannot_be_started_is_said_and_leaves_nothing(
     root: Path, argv: list[str], cwd: str, where: str, word: str
 ) -> None:
     with pytest.raises(StartFailed) as caught:
-        await start(root / "a", sh("")._replace(argv=argv, cwd=cwd))
+        await start(root / "a", sh("", argv=argv, cwd=cwd))
     assert caught.value.where == where
     assert caught.value.errno > 0
     assert word in caught.value.what
@@ -83,7 +83,7 @@ async def test_what_cannot_be_started_is_said_and_leaves_nothing(
 )
 async def test_a_spec_that_makes_no_sense_is_refused(root: Path, changes: dict[str, object]) -> None:
     with pytest.raises(InvalidInput):
-        await start(root / "a", sh("true")._replace(**changes))  # type: ignore[arg-type]
+        await start(root / "a", sh("true", **changes))
     assert list(root.iterdir()) == []
 
 
@@ -102,7 +102,8 @@ async def test_an_attempt_is_never_started_twice(root: Path) -> None:
 async def test_the_agent_gets_its_environment_and_nothing_else(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_THE_ENGINE", "1")
     monkeypatch.setenv("MAOS_TEST", "1")
-    spec = Spec(["env"], {"PATH": os.environ["PATH"], "A": "b=c", "Ü": "ü\udcff"}, str(root), "a", 1)
+    env = {"PATH": os.environ["PATH"], "A": "b=c", "Ü": "ü\udcff"}
+    spec = HolderSpec(argv=["env"], env=env, cwd=str(root), attempt="a", token=1, secrets={})
     process = await start(root / "a", spec)
     found = dict(line.partition(b"=")[::2] for line in lines(await to_the_end(process)))
     assert found == {
@@ -136,7 +137,7 @@ async def test_our_files_are_private_but_the_agents_umask_is_the_engines(root: P
     made = root.parent / "made"
     before = os.umask(0o026)
     try:
-        process = await start(root / "a", sh(f"umask; touch {made}; echo done; read x", keep_stdin_open=True))
+        process = await start(root / "a", sh(f"umask; touch {made}; echo done; read x", keeps_input_open=True))
     finally:
         os.umask(before)
     assert lines(await until_line(process, b"done"))[0] == b"0026"
@@ -164,13 +165,13 @@ async def test_the_agent_has_a_session_of_its_own(root: Path) -> None:
     process = await start(root / "a", sh("echo going; kill -TERM 0; sleep 100"))
     records = await to_the_end(process)
     assert lines(records) == [b"going"]
-    assert exit_of(records).signal == signal.SIGTERM
+    assert exit_of(records).get("signal") == signal.SIGTERM
     assert alive(process.holder_pid)
     await process.finish()
 
 
 async def test_input_is_given_in_order_and_ends_when_it_is_closed(root: Path) -> None:
-    process = await start(root / "a", sh("cat; echo end", first_input=b"first\n", keep_stdin_open=True))
+    process = await start(root / "a", sh("cat; echo end", first_input=b"first\n", keeps_input_open=True))
     assert await process.write("1", b"second\n")
     assert await process.write("2", b"third\n", close=True)
     assert await process.write("3", b"late\n") is False
@@ -188,7 +189,7 @@ async def test_without_more_input_the_agent_sees_its_end(root: Path) -> None:
 
 async def test_an_agent_that_does_not_read_holds_up_nobody(root: Path) -> None:
     """Input waits within a bound; the holder serves on meanwhile."""
-    process = await start(root / "a", sh("echo up; while :; do sleep 0.05; echo on; done", keep_stdin_open=True))
+    process = await start(root / "a", sh("echo up; while :; do sleep 0.05; echo on; done", keeps_input_open=True))
     piece = b"x" * 700_000
     assert await process.write("1", piece)
     with pytest.raises(InputFull):
@@ -202,7 +203,7 @@ async def test_an_agent_that_does_not_read_holds_up_nobody(root: Path) -> None:
 
 
 async def test_an_agent_that_closed_its_input_takes_no_more(root: Path) -> None:
-    process = await start(root / "a", sh("exec <&-; echo closed; sleep 100", keep_stdin_open=True))
+    process = await start(root / "a", sh("exec <&-; echo closed; sleep 100", keeps_input_open=True))
     await until_line(process, b"closed")
     first = await process.write("1", b"x\n")
     assert await process.write("2", b"y\n") is False, first
@@ -246,11 +247,11 @@ async def test_a_line_without_a_newline_is_marked(root: Path) -> None:
 
 
 async def test_an_agent_that_closes_its_output_lives_on(root: Path) -> None:
-    process = await start(root / "a", sh("echo x; exec >&- 2>&-; read line; exit 5", keep_stdin_open=True))
+    process = await start(root / "a", sh("echo x; exec >&- 2>&-; read line; exit 5", keeps_input_open=True))
     await until_line(process, b"x")
     assert alive(process.pid)
     assert await process.write("1", b"go\n")
-    assert exit_of(await to_the_end(process)).code == 5
+    assert exit_of(await to_the_end(process)).get("code") == 5
     await process.finish()
 
 
@@ -258,7 +259,7 @@ async def test_who_keeps_the_output_open_after_the_agent_is_ended(root: Path) ->
     """The exit is told after a short grace, and nothing of the tree is left then (I33)."""
     process = await start(root / "a", sh("setsid sleep 1000 & echo $!; exit 4"))
     records = await to_the_end(process)
-    assert exit_of(records).code == 4
+    assert exit_of(records).get("code") == 4
     (pid,) = map(int, lines(records))
     assert not alive(pid)
     await process.finish()
@@ -273,7 +274,7 @@ async def test_the_last_words_of_a_child_are_waited_for(root: Path) -> None:
 async def test_a_folder_deeper_than_a_socket_name_can_be(root: Path) -> None:
     folder = root.joinpath(*["deep" * 20] * 4)
     assert len(str(folder)) > 300
-    process = await start(folder, sh("echo here; read x", keep_stdin_open=True))
+    process = await start(folder, sh("echo here; read x", keeps_input_open=True))
     await until_line(process, b"here")
     (info,) = holders(folder.parent)
     assert (info.alive, info.attached, info.agent_pid) == (True, True, process.pid)
@@ -291,7 +292,7 @@ async def test_many_at_once(root: Path) -> None:
 
 
 async def test_a_finish_before_the_end_is_refused(root: Path) -> None:
-    process: AgentProcess = await start(root / "a", sh("read x", keep_stdin_open=True))
+    process: AgentProcess = await start(root / "a", sh("read x", keeps_input_open=True))
     with pytest.raises(InvalidInput, match="has not ended"):
         await process.finish()
     assert alive(process.pid)

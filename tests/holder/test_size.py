@@ -54,7 +54,7 @@ async def test_a_holder_is_small(root: Path) -> None:
 
 async def _sizes_of_one(folder: Path) -> tuple[int, int]:
     """What the larger of holder and guard has for itself and shares with its fork, and what both have together."""
-    process = await start(folder, sh("for i in 1 2 3; do echo $i; done; read x", keep_stdin_open=True))
+    process = await start(folder, sh("for i in 1 2 3; do echo $i; done; read x", keeps_input_open=True))
     await until_line(process, b"3")
     pids = (process.holder_pid, int(process.state["guard_pid"]))
     sizes = max(size_of(pid)["Anonymous"] for pid in pids), own_bytes(process)
@@ -86,7 +86,7 @@ async def test_an_agent_under_a_holder_starts_in_three_times_a_bare_interpreter(
 
 async def test_a_holder_that_has_nothing_to_do_does_nothing(root: Path) -> None:
     """Attached and idle: no timer wakes it up."""
-    process = await start(root / "a", sh("echo up; read x", keep_stdin_open=True))
+    process = await start(root / "a", sh("echo up; read x", keeps_input_open=True))
     await process.confirm((await until_line(process, b"up"))[-1].offset)
     for _ in range(10):  # the last sync may be due
         before = _wake_ups(process.holder_pid)
@@ -150,7 +150,7 @@ async def test_a_flood_grows_neither_memory_nor_disk(root: Path) -> None:
 
 async def test_a_flood_does_not_keep_the_engine_out(root: Path) -> None:
     """Commands are served between two reads."""
-    process = await start(root / "a", sh("yes $(seq 300)", spool_bytes_max=64 << 20, keep_stdin_open=True))
+    process = await start(root / "a", sh("yes $(seq 300)", spool_bytes_max=64 << 20, keeps_input_open=True))
     await eventually(lambda: disk_of(root / "a") > 1 << 20, "it floods")
     assert await process.write("1", b"x\n")
     await process.kill()

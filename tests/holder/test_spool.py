@@ -42,7 +42,7 @@ def test_what_was_written_is_read(written: tuple[Path, list[SpoolRecord]]) -> No
     folder, records = written
     assert len(list(folder.iterdir())) == 3
     assert kinds(records)[0] == "started"
-    assert exit_of(records).code == 0
+    assert exit_of(records).get("code") == 0
     assert lines(records)[:2] == [b"line 1", b"second line of 1"]
     assert lines(records)[-1] == b"half of a line"
     assert records[-2].flags & wire.NO_NEWLINE
@@ -217,7 +217,7 @@ def test_a_sync_that_fails_is_repeated_with_the_data(tmp_path: Path, monkeypatch
 async def test_a_full_disk_makes_the_agent_wait_and_loses_nothing(root: Path) -> None:
     """The engine is told, and everything goes on by itself when there is room again."""
     code = "import sys\nprint('up')\nsys.stdin.readline()\nfor n in range(50_000): print('line', n)"
-    process = await start(root / "a", py(code, keep_stdin_open=True))
+    process = await start(root / "a", py(code, keeps_input_open=True))
     await until_line(process, b"up")
     limit = 100_000
     resource.prlimit(process.holder_pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
@@ -247,7 +247,7 @@ async def test_a_full_disk_makes_the_agent_wait_and_loses_nothing(root: Path) ->
 
 
 async def test_an_agent_on_a_full_disk_can_be_stopped(root: Path) -> None:
-    process = await start(root / "a", sh("echo up; read x; yes", keep_stdin_open=True))
+    process = await start(root / "a", sh("echo up; read x; yes", keeps_input_open=True))
     await until_line(process, b"up")
     resource.prlimit(process.holder_pid, resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
     assert await process.write("1", b"go\n")
@@ -259,14 +259,14 @@ async def test_an_agent_on_a_full_disk_can_be_stopped(root: Path) -> None:
     resource.prlimit(process.holder_pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     records = await to_the_end(process)
     assert "stopping" in kinds(records)
-    assert exit_of(records).signal
+    assert exit_of(records).get("signal")
     await process.finish()
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 async def test_what_is_promised_is_synced_before_it_is_told(root: Path, tmp_path: Path) -> None:
     """Seen from outside, in the holder's own calls: an accepted input, output nobody confirms, and the exit."""
-    process = await start(root / "a", sh("echo up; read x; echo more; read x; exit 9", keep_stdin_open=True))
+    process = await start(root / "a", sh("echo up; read x; echo more; read x; exit 9", keeps_input_open=True))
     await until_line(process, b"up")
     trace = tmp_path / "trace"
     strace = await asyncio.create_subprocess_exec(

@@ -60,15 +60,6 @@ def program_path(name: str, environment: Mapping[str, str], *, hint: str) -> Pat
     return Path(os.path.abspath(found))
 
 
-def write_private(path: Path, text: str) -> Path:
-    """Write a file that only its owner can read: instructions may be private, and variables of a tool may be keys."""
-    beside = path.with_name(path.name + ".new")
-    beside.unlink(missing_ok=True)
-    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-    return beside.rename(path)
-
-
 def version_told(program: Path, env: Mapping[str, str]) -> str | None:
     """What a program says when it is asked for its version; None when it cannot be asked.
 

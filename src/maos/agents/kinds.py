@@ -30,20 +30,16 @@ def dialect(kind: str) -> Dialect:
     if kind.startswith(ACP_PREFIX):
         return cast(Dialect, _load("acp")(kind.removeprefix(ACP_PREFIX)))
     if kind not in DIALECTS:
-        raise InvalidInput(f"there is no kind of agent called {kind!r}", hint=_guess(kind))
+        there_are = f"the kinds are {', '.join(DIALECTS)} and acp:<command>"
+        close = difflib.get_close_matches(kind.lower(), [*DIALECTS, ACP_PREFIX], n=1)
+        hint = f"did you mean {close[0]!r}? {there_are}" if close else there_are
+        raise InvalidInput(f"there is no kind of agent called {kind!r}", hint=hint)
     return cast(Dialect, _load(kind)())
 
 
 def _load(kind: str) -> Any:
     module, _, name = DIALECTS[kind].partition(":")
     return getattr(importlib.import_module(module), name)
-
-
-def _guess(kind: str) -> str:
-    """The kind that was probably meant, and all kinds."""
-    there_are = f"the kinds are {', '.join(DIALECTS)} and acp:<command>"
-    close = difflib.get_close_matches(kind.lower(), [*DIALECTS, ACP_PREFIX], n=1)
-    return f"did you mean {close[0]!r}? {there_are}" if close else there_are
 
 
 class Installed(NamedTuple):

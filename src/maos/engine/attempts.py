@@ -31,6 +31,7 @@ from maos.faults import crash_point
 from maos.holder import client
 from maos.holder.agent_process import AgentProcess, HolderGone, StartFailed, remove
 from maos.holder.records import left_behind
+from maos.holder.wire import HolderSpec
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, agent_of, attempt_id, check_agent, restoration, stream
 from maos.model.events.attempt import AttemptClaimed, AttemptEnded, AttemptPlanned, AttemptStarted
@@ -381,16 +382,12 @@ class Attempts(AttemptReader):
         owner, at_us = ownership.identity(lease), self._clock.now_us()
         await recorder.append(msgspec.structs.replace(planned, owner=owner, folder=str(folder), at_us=at_us))
         command = self._dialect(planned.agent_kind).command(order, program, self._environment)
-        held = client.Spec(
+        held = HolderSpec(
+            **command._asdict(),
             attempt=order.attempt,
-            argv=tuple(command.argv),
-            env=dict(command.env),
             cwd=str(order.cwd),
-            first_input=command.first_input,
-            keep_stdin_open=command.keeps_input_open,
             time_limit_s=planned.order["time_limit_s"] or None,
             unattended_limit_s=self.settings.values.agent.unattended_s,
-            secrets=dict(command.secrets),
             token=lease.token,
         )
         crash_point("attempt:before start")

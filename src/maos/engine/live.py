@@ -23,9 +23,9 @@ from maos.engine import checkpoints, log, transcripts
 from maos.engine.recorder import Recorder
 from maos.errors import LeaseLost
 from maos.faults import crash_point
-from maos.holder import client
+from maos.holder import client, wire
 from maos.holder.agent_process import AgentProcess, HolderGone, InputFull, remove
-from maos.holder.records import AgentExit, SpoolRecord, left_behind
+from maos.holder.records import SpoolRecord, left_behind
 from maos.journal.journal import Append, Record
 from maos.model.attempt import Attempt
 from maos.model.events import facts
@@ -239,7 +239,7 @@ class LiveAttempt:
         if record.kind == "stopping":
             return [facts.Stopping(record.data.decode())]
         if record.kind == "exit":
-            return [_exit(AgentExit.of(record))]
+            return [_exit(wire.unpack_map(record.data))]
         if record.kind in ("trouble", "torn"):
             return [facts.OutputLost(record.kind, record.data.decode(errors="replace"))]
         return []
@@ -397,12 +397,12 @@ class LiveAttempt:
     # --- watching --------------------------------------------------------------------------------------------
 
     async def _make_checkpoints(self) -> None:
-        async for _ in checkpoints.ticks(self._interval_s):
+        journal, settings = self.recorder.journal, self._settings
+        async for _ in checkpoints.ticks(
+            lambda: checkpoints.interval_s(journal, settings.values.checkpoint.interval_s)
+        ):
             if self.attempt.version > self._checkpointed and self._is_saved("timer"):
                 await self.checkpoint(trigger="timer")
-
-    async def _interval_s(self) -> float:
-        return await checkpoints.interval_s(self.recorder.journal, self._settings.values.checkpoint.interval_s)
 
     def _is_saved(self, trigger: str) -> bool:
         return checkpoints.is_due(self._settings.values.checkpoint, trigger, self.attempt.turns)
@@ -467,9 +467,7 @@ class LiveAttempt:
             return AttemptEnded(status=AttemptStatus.DONE, exit=attempt.exit, at_us=now_us)
         return AttemptEnded(
             status=AttemptStatus.STOPPED if verdict.failure == "stopped" else AttemptStatus.FAILED,
-            failure=verdict.failure,
-            message=verdict.message,
-            reset_us=verdict.reset_us,
+            **verdict._asdict(),
             exit=attempt.exit,
             at_us=now_us,
         )
@@ -480,14 +478,15 @@ def _shows_work(fact: Fact) -> bool:
     return isinstance(fact, facts.ToolUse) or (isinstance(fact, facts.TurnEnded) and not fact.failed)
 
 
-def _exit(exit: AgentExit) -> facts.ProcessExit:
-    has_started = exit.errno is None
+def _exit(said: dict[str, str]) -> facts.ProcessExit:
+    """What the holder's record of an exit says; one of a program that could not be started has only the error."""
+    number = {name: int(value) for name, value in said.items() if name != "where"}
     return facts.ProcessExit(
-        cpu_s=round((exit.utime_us + exit.stime_us) / 1e6, 3),
-        duration_s=round(exit.duration_us / 1e6, 3),
-        rss_max_bytes=exit.rss_max_bytes,
-        start_error=None if exit.errno is None else f"{exit.where}: {os.strerror(exit.errno)}",
-        signal=exit.signal if has_started else None,
-        code=exit.code if has_started and exit.signal is None else None,
-        out_of_memory=exit.oom,
+        cpu_s=round((number.get("utime_us", 0) + number.get("stime_us", 0)) / 1e6, 3),
+        duration_s=round(number.get("duration_us", 0) / 1e6, 3),
+        rss_max_bytes=number.get("rss_max_bytes", 0),
+        start_error=f"{said['where']}: {os.strerror(number['errno'])}" if "errno" in number else None,
+        signal=number.get("signal"),
+        code=number.get("code"),
+        out_of_memory=bool(number.get("oom")),
     )

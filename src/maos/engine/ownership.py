@@ -13,20 +13,17 @@ import socket
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from maos.clock import MICROSECONDS, Clock
 from maos.errors import Conflict
 from maos.holder import identity as held
 from maos.holder import process_tree
-from maos.holder.machine import boot_id
+from maos.journal.journal import Journal
+from maos.model.attempt import Attempt
 from maos.model.events.parts import Owner
 from maos.settings import LEASE_S
 from maos.store.contract import Lease
-
-if TYPE_CHECKING:
-    from maos.journal.journal import Journal
-    from maos.model.attempt import Attempt
 
 CLAIM_S = 10.0
 CLAIM_POLL_S = 0.1
@@ -112,7 +109,7 @@ def lease_of(owner: Owner) -> Lease:
 def _machine() -> str:
     """This start of this kernel and this set of process ids: within it a pid and its start time name one process."""
     try:
-        return f"{boot_id()}:{os.readlink('/proc/self/ns/pid')}"
+        return f"{process_tree.boot_id()}:{os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return ""
 

@@ -9,7 +9,7 @@ import asyncio
 from pathlib import Path
 
 from maos.agents.contract import Dialect, LaunchOrder
-from maos.files import whole_file
+from maos.files import replace_file
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, attempt_id, stream
 from maos.model.events.attempt import AttemptTranscript
@@ -49,7 +49,8 @@ async def put_back(journal: Journal, dialect: Dialect, order: LaunchOrder, attem
             match record.event:
                 case AttemptTranscript(name=attempt.transcript_name, text=text):
                     pieces.append(text)
-    await asyncio.to_thread(_write, path, "".join(pieces))
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    await asyncio.to_thread(replace_file, path, "".join(pieces).encode())
     return True
 
 
@@ -74,9 +75,3 @@ def read(path: Path, after: int = 0) -> list[AttemptTranscript]:
     except FileNotFoundError:
         pass  # the program has not begun it
     return events
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with whole_file(path) as partial:
-        partial.write_text(text, encoding="utf-8")

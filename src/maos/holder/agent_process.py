@@ -123,7 +123,6 @@ class AgentProcess(asyncio.Protocol):
         self._closed = asyncio.Event()
         self._writes: dict[bytes, asyncio.Future[bytes]] = {}
         self._failure: MaosError | None = None
-        self._attached = False
         self._exit_given = False
         self._finished = False
         self._refusal: MaosError | None = None
@@ -148,7 +147,7 @@ class AgentProcess(asyncio.Protocol):
         """Wait until the holder has attached this engine; raise when it refuses, dies or does not answer."""
         try:
             async with asyncio.timeout(ATTACH_S_MAX):
-                await self._until(lambda: self._attached)
+                await self._until(lambda: bool(self.state))
         except TimeoutError:
             raise HolderGone(f"the holder of {self._name} has not answered for {ATTACH_S_MAX:g} s") from None
 
@@ -271,7 +270,6 @@ class AgentProcess(asyncio.Protocol):
             self.state = wire.unpack_map(parts[1])
             self.pid, self.holder_pid = int(self.state["agent_pid"]), int(self.state["holder_pid"])
             self._parser = Parser(int(parts[0]), after=self._after)
-            self._attached = True
         elif kind == wire.WRITTEN:
             reply = self._writes.pop(parts[0], None)
             if reply is not None and not reply.done():

@@ -12,15 +12,13 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import NamedTuple
 
 from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.holder import agent_process, identity, wire
 from maos.holder.agent_process import AgentProcess, HolderGone, StartFailed
+from maos.holder.wire import HolderSpec
 from maos.redact import VALUE_CHARS_MAX
 
 ERRORS = "errors"
@@ -28,7 +26,6 @@ ERRORS = "errors"
 CONNECT_S_MAX = 5.0
 LINE_BYTES_MIN = 64 << 10
 FIRST_INPUT_BYTES_MAX = 32 << 20
-DAY_S = 86_400.0
 
 INTERPRETER = ("-I", "-S")
 """Start Python without environment variables and site packages."""
@@ -37,35 +34,7 @@ _ROOT = str(Path(__file__).parents[2])
 PASSED_ON = ("LD_LIBRARY_PATH",)
 
 
-class Spec(NamedTuple):
-    """What to run, and how."""
-
-    argv: Sequence[str]
-    env: Mapping[str, str]
-    """The whole environment of the agent; nothing is inherited. MAOS_ATTEMPT and MAOS_ATTEMPT_FOLDER are added."""
-    cwd: str | os.PathLike[str]
-    attempt: str
-    token: int
-    """The token of the lease under which the engine acts."""
-    first_input: bytes = b""
-    keep_stdin_open: bool = False
-    """Whether more input may follow; if not, the agent sees the end of its input after the first."""
-    time_limit_s: float | None = None
-    stop_grace_s: float = 10.0
-    """What the agent gets between TERM and KILL when a limit ends it."""
-    unattended_limit_s: float = DAY_S
-    """The agent is ended when no engine has been attached for this long."""
-    linger_s: float = 3600.0
-    """How long the holder stays after the agent has ended with no engine attached; then only the spool stays."""
-    spool_bytes_max: int = 256 << 20
-    """How much unconfirmed output is kept on disk; above this the agent's output is not read."""
-    line_bytes_max: int = 1 << 20
-    """Longer lines are recorded in parts."""
-    secrets: Mapping[str, str] = MappingProxyType({})
-    """Values that must not be written anywhere, by the name that replaces them."""
-
-
-async def start(folder: Path, spec: Spec) -> AgentProcess:
+async def start(folder: Path, spec: HolderSpec) -> AgentProcess:
     """Start an agent under a holder of its own; return when it runs, with this engine attached.
 
     A folder can be used once: a second start, by any process, raises InvalidInput. An engine that dies in here leaves
@@ -134,7 +103,7 @@ def _absolute(folder: Path) -> Path:
     return Path(os.path.abspath(folder))
 
 
-def _check(folder: Path, spec: Spec) -> wire.HolderSpec:
+def _check(folder: Path, spec: HolderSpec) -> HolderSpec:
     """Return the spec as it is sent to the holder; raise InvalidInput when it cannot be right."""
     for text, what in ((spec.attempt, "attempt"), *((part, "argument") for part in spec.argv)):
         if "\0" in text or (what == "attempt" and not text.isprintable()):
@@ -156,15 +125,8 @@ def _check(folder: Path, spec: Spec) -> wire.HolderSpec:
                 f"{name!r} cannot be an environment variable",
                 hint="a name has no =, and neither name nor value has a NUL",
             )
-    return wire.HolderSpec(
-        {
-            **spec._asdict(),
-            "argv": list(spec.argv),
-            "env": {**spec.env, "MAOS_ATTEMPT": spec.attempt, "MAOS_ATTEMPT_FOLDER": str(folder)},
-            "cwd": os.path.abspath(spec.cwd),
-            "umask": _umask(),
-        }
-    )
+    env = {**spec.env, "MAOS_ATTEMPT": spec.attempt, "MAOS_ATTEMPT_FOLDER": str(folder)}
+    return HolderSpec(**{**vars(spec), "env": env, "cwd": os.path.abspath(spec.cwd), "umask": _umask()})
 
 
 def _spawn(folder: Path, attempt: str, connection: int) -> int:
@@ -218,11 +180,11 @@ def _umask() -> int:
     return 0o022
 
 
-def _explain(error: StartFailed, spec: Spec) -> StartFailed:
+def _explain(error: StartFailed, spec: HolderSpec) -> StartFailed:
     """Return the error with the names of folder and program, which the holder does not send back."""
     why = os.strerror(error.errno)
     if error.where == "cwd":
-        what, hint = f"cannot start in {os.fspath(spec.cwd)}: {why}", "create the folder, or name another"
+        what, hint = f"cannot start in {spec.cwd}: {why}", "create the folder, or name another"
     elif error.where == "program":
         what = f"cannot start {spec.argv[0]}: {why}"
         hint = "install it, or give its full path; it is searched for in the PATH of the agent's own environment"

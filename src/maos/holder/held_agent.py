@@ -11,7 +11,6 @@ from time import monotonic, sleep
 
 from maos.holder import process_tree, wire
 from maos.holder.guard import guard
-from maos.holder.machine import oom_kills
 from maos.holder.spool import SpoolWriter
 from maos.redact import Redactor
 
@@ -21,6 +20,19 @@ READ_BYTES = 64 << 10
 """The most that one read takes; with a smaller line limit every block would have to be searched line by line."""
 FEW_BYTES = 4 << 10
 """The size of a read while the agent writes little: a larger buffer costs time even when it stays empty."""
+
+
+def oom_kills() -> int:
+    """Return how many processes of this cgroup the kernel has killed for lack of memory; 0 where it does not say."""
+    try:
+        path = process_tree.read_file("/proc/self/cgroup").split(b"::", 1)[1].split(b"\n", 1)[0].decode()
+        for line in process_tree.read_file(f"/sys/fs/cgroup{path}/memory.events").splitlines():
+            name, _, count = line.partition(b" ")
+            if name == b"oom_kill":
+                return int(count)
+    except (OSError, IndexError):
+        pass  # no cgroup v2 here
+    return 0
 
 
 class Intake:
@@ -102,7 +114,7 @@ class HeldAgent:
         self._writer = writer
         self._stopping = False
         self._input = [spec.first_input] if spec.first_input else []
-        self._close_input = not spec.keep_stdin_open
+        self._close_input = not spec.keeps_input_open
         self._oom_kills = 0
         # When something is due, on the monotonic clock; None: never.
         self._limit_at: float | None = None

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from maos.holder import process_tree
-from maos.holder.machine import boot_id
 from maos.holder.wire import IDENTITY
 
 _NONE = "nobody\n"
@@ -28,7 +27,7 @@ class HolderIdentity(NamedTuple):
 
     def process(self) -> process_tree.Seen | None:
         """Return the holder's process if it is alive."""
-        return process_tree.living(self.pid, self.start_ticks) if self.boot == boot_id() else None
+        return process_tree.living(self.pid, self.start_ticks) if self.boot == process_tree.boot_id() else None
 
 
 def read(folder: Path) -> HolderIdentity | None:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 from time import monotonic, sleep
 
-from maos.holder.machine import read_file
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
@@ -22,6 +20,23 @@ CHILDREN = "children"
 """The file in /proc that lists the children of a thread; not every kernel is built with it."""
 KILLED_S_MAX = 5.0
 """How long the kernel may take to end killed processes."""
+
+
+def read_file(path: str) -> bytes:
+    """Return the content of a file."""
+    fd = os.open(path, os.O_RDONLY)
+    data = b""
+    try:
+        while more := os.read(fd, 65536):
+            data += more
+    finally:
+        os.close(fd)
+    return data
+
+
+def boot_id() -> str:
+    """Return the id of this boot of the machine: pids and start times are unique within one boot only."""
+    return read_file("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
 class Seen:
@@ -84,28 +99,12 @@ def _children(pid: int) -> list[int]:
     children: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
-            fd = os.open(f"/proc/{pid}/task/{thread}/{CHILDREN}", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                children += map(int, _read_all(fd).split())
-            finally:
-                os.close(fd)
+            children += map(int, read_file(f"/proc/{pid}/task/{thread}/{CHILDREN}").split())
     except OSError:
         if look(pid) is not None and not os.path.exists(f"/proc/thread-self/{CHILDREN}"):
             return [process.pid for process in all_processes() if process.parent == pid]  # this kernel has no such file
         # Otherwise the process ended in the meantime, and its children have another parent now.
     return children
-
-
-def _read_all(fd: int) -> bytes:
-    data = b""
-    while True:
-        try:
-            more = os.read(fd, 65536)
-        except OSError:
-            return data  # the process ended in the meantime
-        if not more:
-            return data
-        data += more
 
 
 def send(process: Seen, number: int) -> bool:

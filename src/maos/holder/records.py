@@ -32,34 +32,6 @@ class SpoolRecord(NamedTuple):
         return bool(self.flags & wire.PARTIAL)
 
 
-class AgentExit(NamedTuple):
-    """How an agent ended."""
-
-    code: int | None = None
-    """Its exit status; None when a signal ended it or it is unknown."""
-    signal: int | None = None
-    core: bool = False
-    oom: bool = False
-    """Whether the kernel probably killed it for lack of memory."""
-    errno: int | None = None
-    """The error number when it could not be started."""
-    where: str = ""
-    """What failed in that case: program, cwd or prepare."""
-    utime_us: int = 0
-    stime_us: int = 0
-    rss_max_bytes: int = 0
-    duration_us: int = 0
-
-    @staticmethod
-    def of(record: SpoolRecord) -> AgentExit:
-        """Decode an exit record."""
-        values = wire.unpack_map(record.data)
-        where = values.pop("where", "")
-        numbers = {name: int(value) for name, value in values.items()}
-        core, oom = bool(numbers.pop("core", 0)), bool(numbers.pop("oom", 0))
-        return AgentExit(**numbers, core=core, oom=oom, where=where)
-
-
 class Parser:
     """Splits the bytes of a spool into records, one per line, up to the first that does not verify."""
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import _socket
 import os
 import select
+from struct import Struct
 from time import monotonic, sleep
 
+from maos.faults import crash_point
 from maos.holder import process_tree, wire
-from maos.holder.connections import Admission, HolderConnection
 from maos.holder.guard import rename, wake_on
 from maos.holder.held_agent import HeldAgent, Intake
-from maos.holder.machine import boot_id, crash_point, now_us
-from maos.holder.spool import SpoolWriter
+from maos.holder.spool import SpoolSegments, SpoolWriter, now_us
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,8 +36,92 @@ TRICKLE_S = 0.2
 """Lines trickle when reads are this close to one another..."""
 TRICKLE_BYTES = 4 << 10
 """...and each gives less than this: the pipe must not fill up while the holder sleeps."""
+CHUNK_BYTES = 64 << 10
+"""How much of the spool is kept in memory for an engine that reads slowly."""
+WAITING_BYTES_MAX = 64 << 10
+"""How many bytes of unread replies a connection may have; above this its requests are not read."""
+BODY_BYTES_MAX = 2 << 20
+VISITORS_MAX = 8
+_CREDENTIALS = Struct("iII")
 _MALFORMED = (ValueError, TypeError, IndexError)
 """Raised by frames that no engine sends. The connection is closed; the agent is not affected."""
+
+
+class HolderConnection:
+    """One connection: frames in, frames and the spool out."""
+
+    def __init__(self, sock: _socket.socket) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self.fd = sock.fileno()
+        self.open = True
+        self.sent = 0
+        """Up to where the spool has been sent."""
+        self._in = bytearray()
+        self._out = memoryview(b"")
+        self._replies = bytearray()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is data that the socket has not accepted yet."""
+        return len(self._out) > 0 or len(self._replies) > 0
+
+    @property
+    def reads(self) -> bool:
+        """Whether more requests are read from it: not while it leaves replies unread."""
+        return self.open and len(self._replies) < WAITING_BYTES_MAX
+
+    def receive(self) -> list[tuple[int, bytes]]:
+        """Return the frames that are complete; close the connection at its end and on malformed data."""
+        try:
+            data = self._sock.recv(CHUNK_BYTES)
+        except BlockingIOError:
+            return []
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return []
+        self._in += data
+        try:
+            return wire.take_frames(self._in, BODY_BYTES_MAX)
+        except ValueError:
+            self.close()
+            return []
+
+    def reply(self, frame: bytes) -> None:
+        """Queue a frame to be sent before more of the spool."""
+        self._replies += frame
+
+    def push(self, spool: SpoolSegments | None) -> None:
+        """Send as much as the socket accepts now, at most one chunk of the spool."""
+        fresh = True
+        while self.open:
+            if not self._out:
+                if self._replies:
+                    self._out = memoryview(bytes(self._replies))
+                    self._replies.clear()
+                elif spool is not None and self.sent < spool.end and fresh:
+                    data = spool.read(self.sent, CHUNK_BYTES)
+                    self._out = memoryview(wire.FRAME.pack(len(data), wire.DATA) + data)
+                    self.sent += len(data)
+                    fresh = False
+                else:
+                    return
+            try:
+                self._out = self._out[self._sock.send(self._out) :]
+            except BlockingIOError:
+                return
+            except OSError:
+                self.close()
+
+    def close(self) -> None:
+        """Close the connection and drop unsent data."""
+        if self.open:
+            self.open = False
+            self._sock.close()
+            self._out = memoryview(b"")
+            self._replies.clear()
 
 
 class Holder:
@@ -49,7 +133,9 @@ class Holder:
         self._writer = SpoolWriter(spec.spool_bytes_max, self._report_trouble)
         self._spool = self._writer.spool
         self._agent = HeldAgent(spec, self._writer)
-        self._gate = Admission(engine)
+        self._door = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        self._visitors: list[HolderConnection] = []
+        self._engine: HolderConnection | None = engine
         self._starter = engine
         self._token = spec.token
         self._accepted: set[bytes] = set()
@@ -67,7 +153,13 @@ class Holder:
 
     def start(self) -> None:
         """Listen, then start the agent: whenever there is an agent, its holder can be reached."""
-        self._gate.listen(wire.SOCKET)
+        before = os.umask(0o177)  # the socket is for the holder's own user only
+        try:
+            self._door.bind(wire.SOCKET)
+        finally:
+            os.umask(before)
+        self._door.listen(VISITORS_MAX)
+        self._door.setblocking(False)
         crash_point("holder listens")
         self._agent.start()
         crash_point("holder has started the guard")
@@ -84,7 +176,11 @@ class Holder:
             for fd, _mask in self._poller().poll(self._timeout_ms()):
                 handler, subject = self._handlers[fd]
                 handler(*subject)
-        self._gate.close(wire.SOCKET)
+        self._door.close()  # no engine can attach any more
+        try:
+            os.unlink(wire.SOCKET)
+        except FileNotFoundError:
+            pass  # the engine has removed the folder already
 
     def _sleep(self) -> None:
         """Sleep while lines collect; longer when the machine wakes it late, because then it is overloaded."""
@@ -108,10 +204,10 @@ class Holder:
 
     def _wanted(self) -> list[Wanted]:
         """Return what to wait for: file descriptor, events, handler and its arguments."""
-        agent, gate, engine = self._agent, self._gate, self._gate.engine
+        agent, engine = self._agent, self._engine
         wanted: list[Wanted] = [
             (self._waking, select.POLLIN, self._on_signal, ()),
-            (gate.fd, select.POLLIN, gate.accept, ()),
+            (self._door.fileno(), select.POLLIN, self._on_door, ()),
         ]
         if agent.guard is not None:
             wanted.append((agent.guard.fileno(), select.POLLIN, self._on_guard, ()))
@@ -124,7 +220,7 @@ class Holder:
             for intake in agent.intakes:
                 if intake.open:
                     wanted.append((intake.fd, select.POLLIN, self._on_output, (intake,)))
-        for visitor in gate.visitors:
+        for visitor in self._visitors:
             mask = select.POLLIN | (select.POLLOUT if visitor.has_more else 0)
             wanted.append((visitor.fd, mask, self._on_visitor, (visitor,)))
         return wanted
@@ -167,7 +263,7 @@ class Holder:
         self._read_at = now
 
     def _on_guard(self) -> None:
-        agent, engine = self._agent, self._gate.engine
+        agent, engine = self._agent, self._engine
         was_reported = agent.start_reported
         agent.receive()
         if was_reported or not agent.start_reported or engine is None:
@@ -183,8 +279,24 @@ class Holder:
 
     # Engines
 
+    def _on_door(self) -> None:
+        """Accept the next connection, if it comes from the same user."""
+        try:
+            # `accept` would import a module and create an object only to take it apart.
+            fd, _address = self._door._accept()  # type: ignore[attr-defined]
+        except OSError:
+            return  # closed again, or no file descriptor left
+        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
+        credentials = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _CREDENTIALS.size)
+        if _CREDENTIALS.unpack(credentials)[1] != os.getuid():
+            sock.close()
+            return
+        self._visitors.append(HolderConnection(sock))
+        if len(self._visitors) > VISITORS_MAX:
+            self._visitors.pop(0).close()
+
     def _push(self) -> None:
-        engine = self._gate.engine
+        engine = self._engine
         if engine is None:
             return
         if self._has_data_for(engine):
@@ -200,31 +312,31 @@ class Holder:
         return self._agent.start_reported and (not self._over or self._writer.safe)
 
     def _detached(self) -> None:
-        self._gate.engine = None
+        self._engine = None
         self._unattended_since = monotonic()
 
     def _send_to_engine(self, message: bytes) -> None:
-        if self._gate.engine is not None:
-            self._gate.engine.reply(message)
+        if self._engine is not None:
+            self._engine.reply(message)
 
     def _report_trouble(self, trouble: str) -> None:
         self._send_to_engine(wire.frame(wire.TROUBLE, trouble.encode()))
 
     def _on_engine(self, engine: HolderConnection) -> None:
-        if engine is not self._gate.engine:
+        if engine is not self._engine:
             return  # another engine has replaced it
         try:
             for kind, body in engine.receive():
                 self._handle(engine, kind, body)
         except _MALFORMED:
             engine.close()
-        if not engine.open and self._gate.engine is engine:
+        if not engine.open and self._engine is engine:
             self._detached()
 
     def _on_visitor(self, visitor: HolderConnection) -> None:
         try:
             for kind, body in visitor.receive():
-                if self._gate.engine is visitor:
+                if self._engine is visitor:
                     self._handle(visitor, kind, body)
                 elif kind == wire.HELLO:
                     self._attach(visitor, body)
@@ -235,8 +347,8 @@ class Holder:
         except _MALFORMED:
             visitor.close()
         visitor.push(None)
-        if not visitor.open and visitor in self._gate.visitors:
-            self._gate.visitors.remove(visitor)
+        if not visitor.open and visitor in self._visitors:
+            self._visitors.remove(visitor)
 
     def _attach(self, visitor: HolderConnection, body: bytes) -> None:
         """Attach an engine, unless the holder has seen a newer token."""
@@ -249,13 +361,13 @@ class Holder:
             visitor.reply(wire.frame(wire.REFUSED, wire.BAD_OFFSET, *readable))
             return
         self._token = token
-        before = self._gate.engine
+        before = self._engine
         if before is not None:
             before.reply(wire.frame(wire.REPLACED, str(token).encode()))
             before.push(None)
             before.close()
-        self._gate.visitors.remove(visitor)
-        self._gate.engine = visitor
+        self._visitors.remove(visitor)
+        self._engine = visitor
         self._unattended_since = None
         visitor.sent = self._spool.record_at(after)
         if self._agent.start_reported:
@@ -271,12 +383,8 @@ class Holder:
             "agent_pid": self._agent.pid,
             "holder_pid": os.getpid(),
             "guard_pid": self._agent.guard_pid,
-            "attached": int(self._gate.engine is not None),
+            "attached": int(self._engine is not None),
             "over": int(self._over),
-            "token": self._token,
-            "start": self._spool.start,
-            "confirmed": self._spool.confirmed,
-            "end": self._spool.end,
         }
         return wire.pack_map({name: str(value) for name, value in state.items()})
 
@@ -360,7 +468,7 @@ def claim(attempt: str) -> bool:
     """Write this process into the identity file; return False if the folder has a holder: each gets at most one."""
     myself = process_tree.look(os.getpid())
     assert myself is not None
-    text = f"{myself.pid}\n{myself.start_ticks}\n{boot_id()}\n{now_us()}\n{attempt}\n"
+    text = f"{myself.pid}\n{myself.start_ticks}\n{process_tree.boot_id()}\n{now_us()}\n{attempt}\n"
     draft = f"{wire.IDENTITY}.{myself.pid}"
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

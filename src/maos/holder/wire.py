@@ -18,6 +18,16 @@ from struct import Struct
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
+    from collections.abc import Mapping
+    from dataclasses import dataclass
+    from typing import Any
+else:
+
+    def dataclass(kind):
+        """Let a class be made from its fields by name; the module `dataclasses` would be larger than the holder."""
+        kind.__init__ = lambda self, **fields: self.__dict__.update(fields)
+        return kind
+
 
 HEADER = Struct("<IIBBQ")
 HEADER_BYTES = HEADER.size
@@ -92,7 +102,7 @@ def unpack(body: bytes) -> list[bytes]:
     return parts
 
 
-def pack_map(values: dict[str, str]) -> bytes:
+def pack_map(values: Mapping[str, str]) -> bytes:
     """Encode names and values as one byte string."""
     return pack([part.encode("utf-8", "surrogateescape") for item in values.items() for part in item])
 
@@ -120,45 +130,46 @@ def take_frames(buffer: bytearray, bytes_max: int) -> list[tuple[int, bytes]]:
     return frames
 
 
-def receive_frame(sock: socket, bytes_max: int = FRAME_BYTES_MAX) -> tuple[int, bytes]:
-    """Return the kind and body of the next frame; ValueError when it is too long, EOFError when it is not complete."""
-    length, kind = FRAME.unpack(_receive(sock, FRAME_BYTES))
-    if length > bytes_max:
-        raise ValueError("the frame is too long")
-    return kind, _receive(sock, length)
-
-
-def _receive(sock: socket, count: int) -> bytes:
-    data = bytearray()
-    while len(data) < count:
-        more = sock.recv(min(count - len(data), 1 << 16))
+def receive_frame(sock: socket) -> tuple[int, bytes]:
+    """Return the kind and body of the one frame that the other side sends before it waits; EOFError when it is not
+    complete, ValueError when it is too long."""
+    buffer = bytearray()
+    while not (frames := take_frames(buffer, FRAME_BYTES_MAX)):
+        more = sock.recv(1 << 16)
         if not more:
             raise EOFError
-        data += more
-    return bytes(data)
+        buffer += more
+    return frames[0]
 
 
+@dataclass
 class HolderSpec:
-    """The spec as it is sent to the holder: what to run, and how. `client.Spec` says what the fields mean."""
+    """What to run, and how."""
 
     argv: list[str]
-    env: dict[str, str]
+    env: Mapping[str, str]
+    """The whole environment of the agent; nothing is inherited. MAOS_ATTEMPT and MAOS_ATTEMPT_FOLDER are added."""
     cwd: str
     attempt: str
-    first_input: bytes
-    secrets: dict[str, str]
     token: int
-    keep_stdin_open: int
-    time_limit_s: float | None
-    stop_grace_s: float
-    unattended_limit_s: float
-    linger_s: float
-    spool_bytes_max: int
-    line_bytes_max: int
-    umask: int
-
-    def __init__(self, values: dict[str, object]) -> None:
-        self.__dict__.update(values)
+    """The token of the lease under which the engine acts."""
+    secrets: Mapping[str, str]
+    """Values that must not be written anywhere, by the name that replaces them."""
+    first_input: bytes = b""
+    keeps_input_open: bool = False
+    """Whether more input may follow; if not, the agent sees the end of its input after the first."""
+    time_limit_s: float | None = None
+    stop_grace_s: float = 10.0
+    """What the agent gets between TERM and KILL when a limit ends it."""
+    unattended_limit_s: float = 86_400.0
+    """The agent is ended when no engine has been attached for this long."""
+    linger_s: float = 3600.0
+    """How long the holder stays after the agent has ended with no engine attached; then only the spool stays."""
+    spool_bytes_max: int = 256 << 20
+    """How much unconfirmed output is kept on disk; above this the agent's output is not read."""
+    line_bytes_max: int = 1 << 20
+    """Longer lines are recorded in parts."""
+    umask: int = 0o022
 
     def frame(self) -> bytes:
         """Encode the spec as the first frame of a connection."""
@@ -167,28 +178,20 @@ class HolderSpec:
         }
         return frame(
             START,
-            pack([part.encode("utf-8", "surrogateescape") for part in self.argv]),
+            pack([part.encode("utf-8", "surrogateescape") for part in (self.attempt, self.cwd, *self.argv)]),
             pack_map(self.env),
-            self.cwd.encode("utf-8", "surrogateescape"),
-            self.attempt.encode(),
-            self.first_input,
             pack_map(self.secrets),
+            self.first_input,
             pack_map({name: "" if value is None else repr(+value) for name, value in numbers.items()}),
         )
 
     @staticmethod
     def from_body(body: bytes) -> HolderSpec:
         """Decode the spec from the body of that frame."""
-        argv, env, cwd, attempt, first_input, secrets, numbers = unpack(body)
-        values: dict[str, object] = {
-            "argv": [part.decode("utf-8", "surrogateescape") for part in unpack(argv)],
-            "env": unpack_map(env),
-            "cwd": cwd.decode("utf-8", "surrogateescape"),
-            "attempt": attempt.decode(),
-            "first_input": first_input,
-            "secrets": unpack_map(secrets),
-        }
+        words, env, secrets, first_input, numbers = unpack(body)
+        attempt, cwd, *argv = (part.decode("utf-8", "surrogateescape") for part in unpack(words))
+        values: dict[str, Any] = {"env": unpack_map(env), "secrets": unpack_map(secrets)}
         for name, text in unpack_map(numbers).items():
             number = int if text.isdigit() else float
             values[name] = number(text) if text else None
-        return HolderSpec(values)
+        return HolderSpec(argv=argv, cwd=cwd, attempt=attempt, first_input=first_input, **values)

@@ -116,9 +116,7 @@ async def take(place: WorkspaceFolder, label: str, *, also: frozenset[bytes] = f
     state = place.state()
     head = await place.agents_head()
     staged = await update_index(place, also=also)
-    if not staged.changed and head == state.head:
-        return FileCheckpoint(state.commit, state.ref, 0, staged.left_out)
-    tree = await place.git.line("write-tree")
+    tree = await place.git.line("write-tree") if staged.changed else state.tree
     if tree == state.tree and head == state.head:
         return FileCheckpoint(state.commit, state.ref, 0, staged.left_out)
     crash_point("checkpoint: staged")
@@ -205,14 +203,8 @@ async def trailers(git: Git, commit: str) -> dict[str, str]:
 
 async def numbered(git: Git, name: str) -> dict[int, str]:
     """Return the commits of a workspace's checkpoints, by number."""
-    listed = await git.run("for-each-ref", "--format=%(objectname) %(refname)", refs_of(name))
-    found = {}
-    for line in listed.output.decode("utf-8", "replace").splitlines():
-        commit, _, ref = line.partition(" ")
-        number = ref.rpartition("/")[2]
-        if number.isascii() and number.isdigit():
-            found[int(number)] = commit
-    return found
+    labels = {ref.rpartition("/")[2]: commit for ref, commit in (await git.refs(refs_of(name))).items()}
+    return {int(label): commit for label, commit in labels.items() if label.isascii() and label.isdigit()}
 
 
 async def _create_ref(place: WorkspaceFolder, state: WorkspaceState) -> WorkspaceState:

@@ -36,15 +36,7 @@ async def known(repository: Path) -> dict[str, str]:
             f"the repository {repository} is missing", hint="restore it, or leave out the files: --without-files"
         )
     await check_version()
-    listed = await Git.of(repository).run(
-        "for-each-ref", "--format=%(objecttype) %(objectname) %(refname)", "refs/maos/"
-    )
-    found = {}
-    for line in listed.output.decode("utf-8", "replace").splitlines():
-        kind, commit, ref = line.split(" ", 2)
-        if kind == "commit":
-            found[ref] = commit
-    return found
+    return await Git.of(repository).refs("refs/maos/")
 
 
 async def object_format(repository: Path) -> str:

@@ -182,6 +182,12 @@ class Git(NamedTuple):
         result = await self.run("rev-parse", "-q", "--verify", name + "^{commit}", allowed=(0, 1, 128))
         return result.line if result.status == 0 else ""
 
+    async def refs(self, prefix: str) -> dict[str, str]:
+        """Return the refs that begin with a prefix, and the commit of each."""
+        listed = await self.run("for-each-ref", "--format=%(objecttype) %(objectname) %(refname)", prefix)
+        lines = (line.split(" ", 2) for line in listed.output.decode("utf-8", "replace").splitlines())
+        return {ref: commit for kind, commit, ref in lines if kind == "commit"}
+
     async def change_index(self, lines: Iterable[bytes]) -> None:
         """Write lines of `ls-tree` or `ls-files` into the index; those of mode 0 remove a file."""
         await self.run("update-index", "-z", "--index-info", given=b"".join(line + b"\0" for line in lines))

@@ -9,7 +9,6 @@ the bytes of the files as they are: attributes that convert line ends or run fil
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from maos.errors import InvalidInput, MaosError, NotFound
+from maos.files import replace_file
 from maos.model.events.parts import WorkspaceData
 from maos.workspaces.git import Git, GitFailed, lock_file
 
@@ -256,17 +256,3 @@ def _missing(workspace: Workspace) -> NotFound:
         f"workspace {workspace.name} is not at {workspace.tree}",
         hint="prepare it again, from its last checkpoint (under refs/maos in the repository) if there is one",
     )
-
-
-def replace_file(path: Path, content: bytes, *, sync: bool = True) -> None:
-    """Write a file so that after a crash it has its old or its new content."""
-    new = path.with_name(path.name + ".new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        with open(descriptor, "wb", closefd=False) as file:
-            file.write(content)
-        if sync:
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    os.replace(new, path)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from maos.workspaces.git import (
     discover,
     lexists,
     lock_file,
+    read_or_empty,
 )
 from maos.workspaces.index import put_into_index
 from maos.workspaces.layout import (
@@ -186,8 +187,7 @@ class _Merge:
 
         A checkpoint has the bytes of the files. A commit in the user's branch should look as if git had added it.
         """
-        attributes = self.source.repository / "info" / "attributes"
-        local = await asyncio.to_thread(lambda: attributes.read_bytes() if attributes.is_file() else b"")
+        local = await asyncio.to_thread(read_or_empty, self.source.repository / "info" / "attributes")
         before, after = await listing(self.git, since), await listing(self.git, commit)
         known = [path for path in after if path.split(b"/")[-1] == b".gitattributes"]
         changed = [path for path, line in after.items() if line != before.get(path) and line.startswith(b"100")]
@@ -273,8 +273,13 @@ class _Merge:
             hint = "resolve them and git add them, then merge again"
             return Blocked.by("there are unresolved conflicts", files, hint)
         await self.users.run("update-index", "-q", "--refresh", allowed=(0, 1))
-        same = await self._up_to_date(new, files)
-        if dirty := await self._dirty(head, new, same):
+        before, after = await listing(self.users, head), await listing(self.users, new)
+        same = await self._up_to_date(after, files)
+        changed = await self.users.run("diff-index", "-z", "--name-only", "--ignore-submodules", head)
+        own = set(files) & set(changed.fields)
+        added, leaving = set(files) - set(before), set(files) - set(after)
+        own.update(await asyncio.to_thread(lambda: set(in_the_way(Path(self.users.cwd), added, leaving))))
+        if dirty := sorted(own - set(same)):  # in no commit, and the merge would overwrite it
             hint = "commit or stash them, or move them away, then merge again"
             return Blocked.by("you have changes of your own in files that the merge would write", dirty, hint)
         await self.users.change_index(same.values())
@@ -286,9 +291,8 @@ class _Merge:
         fields = (await self.users.run("check-attr", "-z", "--stdin", "filter", given=given)).fields
         return [path for path, driver in zip(fields[::3], fields[2::3], strict=True) if os.fsdecode(driver) in drivers]
 
-    async def _up_to_date(self, new: str, files: list[bytes]) -> dict[bytes, bytes]:
+    async def _up_to_date(self, wanted: dict[bytes, bytes], files: list[bytes]) -> dict[bytes, bytes]:
         """Return the files whose content on disk is already the new one, with their lines for the index."""
-        wanted = await listing(self.users, new)
         create_git_folder(self.scratch / "look", object_format=self.source.object_format, attributes=b"")
         assert self.source.top is not None
         top = os.fsencode(self.source.top)
@@ -302,18 +306,7 @@ class _Merge:
             if wanted[path].split(b"\t")[0].split(b" ")[::2] == [mode, identity]:
                 found[path] = wanted[path]
         gone = [path for path in files if path not in wanted and not lexists(os.path.join(top, path))]
-        return {**found, **{path: b"0 " + b"0" * len(new) + b"\t" + path for path in gone}}
-
-    async def _dirty(self, head: str, new: str, same: Collection[bytes]) -> list[bytes]:
-        """Return the user's files that the merge would overwrite and that are in no commit."""
-        assert self.source.top is not None
-        before, after = await listing(self.users, head), await listing(self.users, new)
-        touched = {path for path in {*before, *after} if before.get(path) != after.get(path)}
-        added, leaving = touched - set(before), touched - set(after)
-        changed = await self.users.run("diff-index", "-z", "--name-only", "--ignore-submodules", head)
-        own = touched & set(changed.fields)
-        own.update(await asyncio.to_thread(lambda: set(in_the_way(Path(self.users.cwd), added, leaving))))
-        return sorted(own - set(same))
+        return {**found, **{path: b"0 " + b"0" * len(self.base) + b"\t" + path for path in gone}}
 
 
 def _messages(fields: list[bytes]) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from maos.errors import InvalidInput, NotFound
 from maos.faults import crash_point
-from maos.files import sync_folder
+from maos.files import replace_file, sync_folder
 from maos.workspaces.checkpoints import numbered, state_at, trailers
 from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, RepositoryFolder, discover, lexists, lock_file, read_or_empty
 from maos.workspaces.index import Rules, stage
@@ -36,7 +36,6 @@ from maos.workspaces.layout import (
     private_git,
     read_workspace,
     refs_of,
-    replace_file,
 )
 from maos.workspaces.worktree import add_again, add_worktree, points_to, wipe, write_pointer
 

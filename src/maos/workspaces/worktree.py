@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from maos.errors import InvalidInput, NotFound
 from maos.faults import crash_point
+from maos.files import replace_file
 from maos.workspaces.checkpoints import update_index
 from maos.workspaces.git import Git, GitFailed, decode_path, lexists, lock_file
 from maos.workspaces.layout import (
@@ -25,7 +26,6 @@ from maos.workspaces.layout import (
     open_locked,
     read_workspace,
     refs_of,
-    replace_file,
 )
 
 _TRIES = 5

@@ -30,7 +30,7 @@ _MESSAGE_BYTES_MAX = 1 << 20
 _ENVIRONMENT = "MAOS_ACKS_FD", "MAOS_CRASH_AT", "MAOS_CRASH_NAME", "MAOS_CRASH_TRACE"
 """What differs from life to life; the rest of the environment is the one that the program was imported with."""
 _FRONT_ENDS = "__main__", "cli", "mcp"
-_COUNTDOWNS = "maos.faults", "maos.holder.machine"
+_COUNTDOWNS = ("maos.faults",)
 """Modules that have read MAOS_CRASH_AT when they were imported."""
 
 

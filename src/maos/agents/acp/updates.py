@@ -88,13 +88,6 @@ def tool_input(call: Object) -> Any:
     return storable(about) if about else None
 
 
-def paths_of(call: Object) -> list[str]:
-    """The files that a tool call says it touches."""
-    found = [as_text(each.get("path")) for each in as_objects(call.get("locations"))]
-    changes = as_objects(call.get("content"))
-    return found + [as_text(each.get("path")) for each in changes if each.get("type") == "diff"]
-
-
 def plan_fact(update: Object) -> Fact:
     """The agent's plan."""
     entries = as_objects(update.get("entries"))
@@ -131,7 +124,8 @@ def is_allowed(call: Object, order: LaunchOrder) -> bool:
     kind = as_text(call.get("kind"))
     if {kind, as_text(call.get("title"))} & set(order.tools_allowed):
         return True
-    paths = paths_of(call)
+    changes = [each for each in as_objects(call.get("content")) if each.get("type") == "diff"]
+    paths = [as_text(each.get("path")) for each in (*as_objects(call.get("locations")), *changes)]
     inside = all(path and _is_inside(path, str(order.cwd)) for path in paths)
     return order.permission == "edits" and kind in _ABOUT_FILES and bool(paths) and inside
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+import mmap
 import os
 import re
 import uuid
@@ -23,6 +24,7 @@ from maos.agents.claude.conversation import ClaudeConversation, user_line
 from maos.agents.contract import AgentMissing, AgentProgram, Capabilities, Dialect, LaunchCommand, LaunchOrder
 from maos.agents.environment import PATH_DEFAULT
 from maos.errors import InvalidInput
+from maos.files import replace_file
 
 SOURCES_VARIABLE = "MAOS_CLAUDE_SETTING_SOURCES"
 SOURCES = ("user", "project", "local")
@@ -64,12 +66,6 @@ CLOUDS: dict[str, Sequence[str]] = {
 }  # fmt: skip
 """Variables of a cloud are passed on only when Claude Code is to use that cloud."""
 
-VARIABLES = (*KEYS, *PLAIN, *SECRET_PLAIN, *CLOUDS, *(name for names in CLOUDS.values() for name in names))
-SECRET_VARIABLES = (
-    *KEYS, *SECRET_PLAIN,
-    "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "ANTHROPIC_FOUNDRY_API_KEY",
-)  # fmt: skip
-
 
 class Claude(Dialect):
     """The dialect of Claude Code's stream-json."""
@@ -77,21 +73,24 @@ class Claude(Dialect):
     kind = "claude"
     summary = "Claude Code; found on the PATH, or installed with maos[claude]"
     capabilities = Capabilities(resume=True, steer=True, cost=True, mcp=True, permission=True)
-    variables: Sequence[str] = VARIABLES
-    secret_variables: Sequence[str] = SECRET_VARIABLES
+    variables = (*KEYS, *PLAIN, *SECRET_PLAIN, *CLOUDS, *(name for names in CLOUDS.values() for name in names))
+    secret_variables = (
+        *KEYS, *SECRET_PLAIN,
+        "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_BEARER_TOKEN_BEDROCK", "ANTHROPIC_FOUNDRY_API_KEY",
+    )  # fmt: skip
     conversation = ClaudeConversation
 
     def find(self, environment: Mapping[str, str], order_argv: Sequence[str] = ()) -> AgentProgram:
         """`claude` on the PATH if it is new enough, else the one that maos[claude] brings."""
         import shutil  # it loads four compression libraries, and most commands never come here
 
-        looked_at = []
-        on_path = shutil.which("claude", path=environment.get("PATH") or PATH_DEFAULT)
+        looked_at, search = [], environment.get("PATH") or PATH_DEFAULT
+        on_path = shutil.which("claude", path=search)
         for path in (Path(os.path.abspath(on_path)) if on_path else None, bundled()):
             if path is None:
                 continue
-            version = _version(path, path.stat().st_mtime_ns, environment.get("PATH") or PATH_DEFAULT)
-            if _numbers(version) >= VERSION_MIN:
+            version = _version(path, path.stat().st_mtime_ns, search)
+            if version and tuple(map(int, version.split("."))) >= VERSION_MIN:
                 return AgentProgram(path, version)
             looked_at.append(f"{path} is version {version}" if version else f"{path} does not tell its version")
         oldest = ".".join(map(str, VERSION_MIN))
@@ -125,10 +124,11 @@ class Claude(Dialect):
         if order.model:
             argv.append(f"--model={order.model}")
         if order.instructions:
-            path = environments.write_private(order.home / "instructions.txt", order.instructions)
-            argv.append(f"--append-system-prompt-file={path}")
+            replace_file(order.home / "instructions.txt", order.instructions.encode(), sync=False)
+            argv.append(f"--append-system-prompt-file={order.home / 'instructions.txt'}")
         if order.mcp:
-            argv.append(f"--mcp-config={environments.write_private(order.home / 'mcp.json', json.dumps(_mcp(order)))}")
+            replace_file(order.home / "mcp.json", json.dumps(_mcp(order)).encode(), sync=False)
+            argv.append(f"--mcp-config={order.home / 'mcp.json'}")
         secrets = environments.secrets_of(order, env, self.secret_variables)
         first = user_line(order.session, f"task/{order.attempt}", order.task)
         return LaunchCommand(argv, env, first_input=first, keeps_input_open=True, secrets=secrets)
@@ -198,17 +198,12 @@ def _session(order: LaunchOrder, transcript: Path | None) -> list[str]:
 def cut_torn_line(transcript: Path) -> None:
     """Remove a last line that a killed program did not finish: what it writes next would be glued to it."""
     with transcript.open("r+b") as file:
-        end = file.seek(0, os.SEEK_END)
-        size = 1 << 16
-        start = end
-        tail = b""
-        while start and b"\n" not in tail:
-            start = max(0, start - size)
-            file.seek(start)
-            tail = file.read(end - start)
-        kept = tail.rfind(b"\n") + 1
-        if kept < len(tail):
-            file.truncate(start + kept)
+        size = file.seek(0, os.SEEK_END)
+        if size:
+            with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as content:
+                kept = content.rfind(b"\n") + 1
+            if kept < size:
+                file.truncate(kept)
 
 
 def _holds_messages(transcript: Path) -> bool:
@@ -274,10 +269,6 @@ def _version(path: Path, changed_ns: int, search_path: str) -> str:
     printed = environments.version_told(path, env) or ""
     found = re.match(r"\d+\.\d+\.\d+", printed.strip())
     return found.group() if found else ""
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")) if version else ()
 
 
 def _needed(environment: Mapping[str, str], given: Mapping[str, str]) -> list[str]:

@@ -33,6 +33,7 @@ from maos.agents.contract import (
 from maos.agents.values import as_count
 from maos.clock import Clock, SystemClock
 from maos.errors import InvalidInput
+from maos.files import replace_file
 
 VERSION_MIN = (0, 160, 0)
 """The oldest version that was tried. Before 0.23.0 a workspace could make it run anything (CVE-2025-61260)."""
@@ -67,45 +68,6 @@ _OFF = (
     # A copy of the user's shell settings, of which there are none.
     "shell_snapshot",
 )
-_SETTINGS = """\
-approval_policy = "never"
-sandbox_mode = {sandbox}
-web_search = {web_search}
-cli_auth_credentials_store = "file"
-check_for_update_on_startup = false
-analytics.enabled = false
-feedback.enabled = false
-history.persistence = "none"
-
-[features]
-{features}
-
-[sandbox_workspace_write]
-network_access = {network}
-# It has a temporary folder of its own; the shared one holds other agents' files.
-exclude_slash_tmp = true
-
-[shell_environment_policy]
-inherit = "all"
-# All there is was chosen for it.
-ignore_default_excludes = true
-exclude = ["OPENAI_API_KEY", "CODEX_API_KEY"]
-
-[projects.{folder}]
-trust_level = {trust}
-"""
-_SERVER = """
-[mcp_servers.{name}]
-command = {command}
-args = [{args}]
-# An agent that was to have tools does not begin without them.
-required = true
-# No person could be asked, and they are given to be used.
-default_tools_approval_mode = "approve"
-startup_timeout_sec = {startup_s}
-tool_timeout_sec = {tool_s}
-env = {{{env}}}
-"""
 
 
 class Codex(Dialect):
@@ -159,7 +121,7 @@ class Codex(Dialect):
         if not (base_url or key or login):
             raise AgentMissing("Codex has neither a key nor a login", hint=LOG_IN)
         text = _settings(order, base_url=base_url, has_key=bool(key))
-        environments.write_private(home / "config.toml", text)
+        replace_file(home / "config.toml", text.encode(), sync=False)
         _link(home / "auth.json", login)
         _note_tokens_before(order, self.transcript(order, order.session) if order.resume else None)
         flags = ["--json", "--skip-git-repo-check", "--"]
@@ -261,14 +223,34 @@ def _settings(order: LaunchOrder, *, base_url: str, has_key: bool) -> str:
         raise InvalidInput(f"there is no permission called {order.permission!r}", hint=f"it is one of {known}")
     chosen = {"model": order.model, "developer_instructions": order.instructions, "model_provider": base_url and "maos"}
     text = "".join(f"{name} = {_text(value)}\n" for name, value in chosen.items() if value)
-    text += _SETTINGS.format(
-        sandbox=_text(SANDBOXES[order.permission]),
-        web_search=_text("live" if "web_search" in order.tools_allowed else "disabled"),
-        features="\n".join(f"{name} = false" for name in _OFF),
-        network="true" if "network_access" in order.tools_allowed else "false",
-        folder=_text(str(order.cwd.resolve())),
-        trust=_text("trusted" if order.env.get(TRUST_VARIABLE) == "1" else "untrusted"),
-    )
+    allowed = order.tools_allowed
+    features = "".join(f"{name} = false\n" for name in _OFF)
+    text += f"""\
+approval_policy = "never"
+sandbox_mode = {_text(SANDBOXES[order.permission])}
+web_search = {_text("live" if "web_search" in allowed else "disabled")}
+cli_auth_credentials_store = "file"
+check_for_update_on_startup = false
+analytics.enabled = false
+feedback.enabled = false
+history.persistence = "none"
+
+[features]
+{features}
+[sandbox_workspace_write]
+network_access = {"true" if "network_access" in allowed else "false"}
+# It has a temporary folder of its own; the shared one holds other agents' files.
+exclude_slash_tmp = true
+
+[shell_environment_policy]
+inherit = "all"
+# All there is was chosen for it.
+ignore_default_excludes = true
+exclude = ["OPENAI_API_KEY", "CODEX_API_KEY"]
+
+[projects.{_text(str(order.cwd.resolve()))}]
+trust_level = {_text("trusted" if order.env.get(TRUST_VARIABLE) == "1" else "untrusted")}
+"""
     if base_url:
         text += f'\n[model_providers.maos]\nname = "maos"\nbase_url = {_text(base_url)}\nwire_api = "responses"\n'
         text += 'env_key = "OPENAI_API_KEY"\n' if has_key else ""
@@ -280,14 +262,18 @@ def _server(server: McpServer) -> str:
         raise InvalidInput(
             f"Codex takes no tool server called {server.name!r}", hint="use letters, digits, dashes and underscores"
         )
-    return _SERVER.format(
-        name=server.name,
-        command=_text(server.argv[0]),
-        args=", ".join(map(_text, server.argv[1:])),
-        startup_s=STARTUP_S_MAX,
-        tool_s=TOOL_S_MAX,
-        env=", ".join(f"{_text(name)} = {_text(value)}" for name, value in server.env.items()),
-    )
+    return f"""
+[mcp_servers.{server.name}]
+command = {_text(server.argv[0])}
+args = [{", ".join(map(_text, server.argv[1:]))}]
+# An agent that was to have tools does not begin without them.
+required = true
+# No person could be asked, and they are given to be used.
+default_tools_approval_mode = "approve"
+startup_timeout_sec = {STARTUP_S_MAX}
+tool_timeout_sec = {TOOL_S_MAX}
+env = {{{", ".join(f"{_text(name)} = {_text(value)}" for name, value in server.env.items())}}}
+"""
 
 
 def _note_tokens_before(order: LaunchOrder, transcript: Path | None) -> None:
@@ -297,7 +283,7 @@ def _note_tokens_before(order: LaunchOrder, transcript: Path | None) -> None:
     """
     if _noted(order) is None:
         note = {"attempt": order.attempt, "tokens": _tokens_reported(transcript)}
-        environments.write_private(_home(order) / "tokens-before.json", json.dumps(note))
+        replace_file(_home(order) / "tokens-before.json", json.dumps(note).encode(), sync=False)
 
 
 def _text(text: str) -> str:

@@ -25,10 +25,9 @@ OPEN_MAX = 64
 _STATUS = re.compile(r"\b(?:unexpected|last) status:? (\d{3})\b")
 _RETRY = re.compile(r"Reconnecting\.\.\. (?:(\d{1,6})/\d+|waiting for network)(?: \((.*)\))?", re.DOTALL)
 _RESET = re.compile(
-    r"try again at (?:(?P<month>[A-Z][a-z]{2}) (?P<day>\d{1,2})(?:st|nd|rd|th), (?P<year>\d{4})\s)?"
-    r"(?P<hour>\d{1,2}):(?P<minute>\d{2})\s(?P<half>[AP])M"
+    r"try again at (?:(?P<day>[A-Z][a-z]{2} \d{1,2})(?:st|nd|rd|th), (?P<year>\d{4})\s)?"
+    r"(?P<time>\d{1,2}:\d{2})\s(?P<half>[AP]M)"
 )
-_MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 _NOISE = re.compile(rb"Reading (additional input|prompt) from stdin|WARNING: proceeding, even though we could not")
 _LAST_WORDS = re.compile(r"(?:Error|error)(?:: | loading )")
 
@@ -44,8 +43,6 @@ _WORDS = tuple(
         ("bad_request", r'"type": ?"invalid_request_error"'),  # a refusal with 400 is passed on as it came
     )
 )
-
-_STATES = {True: "completed", False: "pending"}
 
 
 class CodexConversation(Conversation):
@@ -153,14 +150,10 @@ class CodexConversation(Conversation):
                 return [says(text, message=id)] if phase == "completed" and text else []
             case "todo_list":
                 steps = as_objects(item.get("items"))
-                return [
-                    facts.AgentPlan(
-                        [
-                            {"content": as_text(step.get("text")), "status": _STATES[step.get("completed") is True]}
-                            for step in steps
-                        ]
-                    )
-                ]
+                states = ["completed" if step.get("completed") is True else "pending" for step in steps]
+                texts = [as_text(step.get("text")) for step in steps]
+                plan = [{"content": text, "status": state} for text, state in zip(texts, states, strict=True)]
+                return [facts.AgentPlan(plan)]
             case "error":  # a warning: what stops it is an event of its own
                 return [facts.Line.of(as_text(item.get("message")), stderr=True)]
             case "command_execution" | "file_change" | "mcp_tool_call" | "collab_tool_call" | "web_search" if id:
@@ -198,28 +191,17 @@ def reset_of(message: str, since_us: int) -> int:
     found = _RESET.search(message)
     if found is None or not since_us:
         return 0
-    hour = int(found["hour"]) % 12 + (12 if found["half"] == "P" else 0)
-    minute = int(found["minute"])
-    if hour > 23 or minute > 59:
-        return 0
-    if found["month"]:
-        if found["month"] not in _MONTHS or int(found["year"]) > 9999:
-            return 0
-        day = (int(found["year"]), _MONTHS.index(found["month"]) + 1, int(found["day"]))
-        return _local_us(day, hour, minute)
-    began = time.localtime(since_us // MICROSECONDS)
-    day = (began.tm_year, began.tm_mon, began.tm_mday)
-    reset_us = _local_us(day, hour, minute)
-    if reset_us < since_us:  # the run continued after midnight
-        reset_us = _local_us((day[0], day[1], day[2] + 1), hour, minute)
-    return reset_us
-
-
-def _local_us(day: tuple[int, int, int], hour: int, minute: int) -> int:
+    day = f"{found['day']} {found['year']}"
+    if not found["day"]:
+        day = time.strftime("%b %d %Y", time.localtime(since_us // MICROSECONDS))
     try:
-        return int(time.mktime((*day, hour, minute, 0, 0, 0, -1))) * MICROSECONDS
+        reset = time.strptime(f"{day} {found['time']} {found['half']}", "%b %d %Y %I:%M %p")
+        reset_us = int(time.mktime(reset)) * MICROSECONDS
+        if not found["day"] and reset_us < since_us:  # the run continued after midnight
+            reset_us = int(time.mktime((*reset[:2], reset.tm_mday + 1, *reset[3:]))) * MICROSECONDS
     except (OverflowError, ValueError):
         return 0
+    return reset_us
 
 
 def _status(message: str) -> int:

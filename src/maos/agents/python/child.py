@@ -21,7 +21,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from maos.agents.python.context import READ_BYTES, Channel, Context, FunctionInbox
+from maos.agents.python.context import Channel, Context, FunctionInbox
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -70,15 +70,18 @@ class PrintedLines(io.BufferedIOBase):
 
 def main() -> int:
     """Run the function that the order names; the exit code says whether it returned."""
-    channel, inbox = Channel(os.dup(1)), os.dup(0)
+    channel, inbox = Channel(os.dup(1)), os.fdopen(os.dup(0), "rb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
     printed = PrintedLines(channel)
     sys.stdout = io.TextIOWrapper(printed, encoding="utf-8", errors="backslashreplace", write_through=True)
-    order, rest = _first_line(inbox)
-    mailbox = FunctionInbox(inbox, rest)
+    line = inbox.readline()
+    if not line.endswith(b"\n"):
+        sys.exit("no order came")
+    order = json.loads(line)
+    mailbox = FunctionInbox(inbox)
     mailbox.open()
     channel.send("started", python=platform.python_version())
     try:
@@ -97,17 +100,6 @@ def main() -> int:
     return 0
 
 
-def _first_line(descriptor: int) -> tuple[dict[str, Any], bytes]:
-    data = b""
-    while b"\n" not in data:
-        more = os.read(descriptor, READ_BYTES)
-        if not more:
-            sys.exit("no order came")
-        data += more
-    line, _, rest = data.partition(b"\n")
-    return json.loads(line), rest
-
-
 def _load(name: str) -> Callable[[Context], Any]:
     """The function `module:name`, looked for in the folder the agent works in first."""
     sys.path.insert(0, os.getcwd())
@@ -124,7 +116,7 @@ def _load(name: str) -> Callable[[Context], Any]:
 def _call(function: Callable[[Context], Any], context: Context) -> Any:
     if inspect.iscoroutinefunction(function):
         return asyncio.run(_until_terminated(function(context)))
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(ENDED_BY_TERM))
     result = function(context)
     return asyncio.run(_until_terminated(result)) if inspect.iscoroutine(result) else result
 
@@ -145,10 +137,6 @@ async def _until_terminated(work: Any) -> Any:
         if terminated.is_set():
             sys.exit(ENDED_BY_TERM)
         raise
-
-
-def _leave(number: int, frame: Any) -> None:
-    sys.exit(ENDED_BY_TERM)
 
 
 def _told(error: BaseException) -> str:

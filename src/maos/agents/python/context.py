@@ -13,9 +13,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import Any
-
-READ_BYTES = 65536
+from typing import IO, Any
 
 
 class Channel:
@@ -37,9 +35,8 @@ class Channel:
 class FunctionInbox:
     """What is said to the function while it works, read by a thread of its own so that a plain function hears too."""
 
-    def __init__(self, descriptor: int, already_read: bytes = b"") -> None:
-        self._descriptor = descriptor
-        self._rest = already_read
+    def __init__(self, lines: IO[bytes]) -> None:
+        self._lines = lines
         self._waiting: deque[str] = deque()
         self._lock = threading.Lock()
         self._ended = False
@@ -69,16 +66,9 @@ class FunctionInbox:
             await event.wait()
 
     def _listen(self) -> None:
-        while True:
-            line, newline, self._rest = self._rest.partition(b"\n")
-            if newline:
+        for line in self._lines:
+            if line.endswith(b"\n"):  # else the engine died while it wrote it
                 self._wake(text=str(json.loads(line)["say"]))
-                continue
-            self._rest = line
-            data = os.read(self._descriptor, READ_BYTES)
-            if not data:
-                break
-            self._rest += data
         self._wake(ended=True)
 
     def _wake(self, *, text: str | None = None, ended: bool = False) -> None:
