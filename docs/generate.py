@@ -55,6 +55,7 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         "",
         [
             ("state/agents.py", ["AgentStates"]),
+            ("state/loader.py", ["StateLoader"]),
             ("state/history.py", ["StateHistory"]),
             ("state/snapshots.py", ["StateSnapshots"]),
         ],
@@ -238,8 +239,8 @@ EVENT_PAGES: list[tuple[str, str]] = [
 """The modules of `maos.model.events`, and what they are called."""
 
 HANDLES = {
-    "Maos": "m", "AgentStates": "m.state", "StateHistory": "m.state", "StateSnapshots": "m.state",
-    "Cache": "m.state.cache", "Journal": "m.journal",
+    "Maos": "m", "AgentStates": "m.state", "StateLoader": "m.state", "StateHistory": "m.state",
+    "StateSnapshots": "m.state", "Cache": "m.state.cache", "Journal": "m.journal",
     "Workflows": "m.workflows", "TimeTravel": "m.travel", "RunJoins": "m.travel", "Bundles": "m.transfer",
 }  # fmt: skip
 """What an object is called by those who use it."""

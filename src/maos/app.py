@@ -402,9 +402,9 @@ class open:
     async def _open_store(self) -> Store:
         name, clock, create = self._name, self._clock, self._create
         if name == ":memory:":
-            from maos.store.memory import MemoryStore
+            from maos.store.sqlite import MemoryDatabase
 
-            return MemoryStore(clock)
+            return await SqlStore.open(MemoryDatabase(clock))
         if name.startswith(("postgresql://", "postgres://")):
             from maos import views
             from maos.store.postgres import PostgresDatabase

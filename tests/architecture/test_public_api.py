@@ -104,7 +104,7 @@ def test_a_name_loads_only_what_it_needs() -> None:
 
 @pytest.mark.parametrize(
     ("target", "absent"),
-    [(":memory:", {"apsw", "asyncpg"}), ("{path}", {"asyncpg"})],
+    [(":memory:", {"asyncpg"}), ("{path}", {"asyncpg"})],
     ids=["memory", "sqlite"],
 )
 def test_a_store_loads_only_its_own_driver(target: str, absent: set[str], tmp_path: Any) -> None:

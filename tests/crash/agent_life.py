@@ -36,8 +36,8 @@ STEPS: list[Callable[[AgentStates], Awaitable[object]]] = [
 
 
 def small_folds() -> None:
-    folds.FOLD_EVERY = folds.FOLD_AGAIN_EVERY = 3
-    folds.HEAD_EVERY, folds.LONG_LIST, folds.SEGMENT_ITEMS_MAX = 1, 4, 4
+    folds.FOLD_EVERY = folds.FOLD_COSTLY_EVERY = 3
+    folds.LONG_LIST, folds.SEGMENT_ITEMS_MAX = 4, 4
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ Places = Callable[[int], Place]
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in the program."""
-    sizes = {"FOLD_EVERY": 3, "FOLD_AGAIN_EVERY": 3, "HEAD_EVERY": 1, "LONG_LIST": 4, "SEGMENT_ITEMS_MAX": 4}
+    sizes = {"FOLD_EVERY": 3, "FOLD_COSTLY_EVERY": 3, "LONG_LIST": 4, "SEGMENT_ITEMS_MAX": 4}
     for name, value in sizes.items():
         monkeypatch.setattr(folds, name, value)
 

@@ -13,7 +13,7 @@ from maos.state import folds
 def frequent_folds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fold every few updates, of lists that are long soon."""
     monkeypatch.setattr(folds, "FOLD_EVERY", 8)
-    monkeypatch.setattr(folds, "FOLD_AGAIN_EVERY", 8)
+    monkeypatch.setattr(folds, "FOLD_COSTLY_EVERY", 8)
     monkeypatch.setattr(folds, "LONG_LIST", 2)
 
 

@@ -82,7 +82,6 @@ def edit(chance: Random, state: dict[str, Any], number: int) -> Wish:
 def small_folds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Folds after a few events, lists that are long with a few items, segments of a few items."""
     monkeypatch.setattr(folds, "FOLD_EVERY", 5)
-    monkeypatch.setattr(folds, "FOLD_AGAIN_EVERY", 5)
-    monkeypatch.setattr(folds, "HEAD_EVERY", 2)
+    monkeypatch.setattr(folds, "FOLD_COSTLY_EVERY", 5)
     monkeypatch.setattr(folds, "LONG_LIST", 4)
     monkeypatch.setattr(folds, "SEGMENT_ITEMS_MAX", 3)

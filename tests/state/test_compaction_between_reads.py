@@ -10,7 +10,7 @@ import maos
 from maos.app import Maos
 from maos.errors import NotFound
 from maos.journal import journal as journal_module
-from maos.state import folds, loader
+from maos.state import folds
 from tests.journal.places import Place
 
 pytestmark = pytest.mark.usefixtures("small_folds")
@@ -127,13 +127,13 @@ async def test_a_compaction_between_any_two_reads(
 
 
 @pytest.mark.parametrize("strategy", ["merge", "delete"])
-async def test_a_compaction_across_an_old_head_or_between_two_pages(
+async def test_a_compaction_across_an_old_fold_or_between_two_pages(
     sqlite: Place, strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I12: what peek has read of the head, or of the newest events, no longer fits what it reads next."""
-    for name, value in {"HEAD_EVERY": 10, "FOLD_EVERY": 100, "FOLD_AGAIN_EVERY": 100}.items():
-        monkeypatch.setattr(folds, name, value)
-    monkeypatch.setattr(loader, "PAGE_BACK_MAX", 2)
+    """I12: what peek has read of the fold, or of the events after it, no longer fits what it reads next."""
+    monkeypatch.setattr(folds, "FOLD_EVERY", 10)
+    monkeypatch.setattr(folds, "FOLD_COSTLY_EVERY", 100)
+    monkeypatch.setattr(journal_module, "PAGE_EVENTS", 2)
     assert await asked_at_every_moment(sqlite, peek, strategy, False, monkeypatch) > 4
 
 

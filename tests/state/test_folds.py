@@ -98,18 +98,18 @@ class TestSaving:
         await grown(m)
         assert await m.journal.head() == 23, "not as events"
         [fold] = await documents(m, "fold")
-        [head] = await documents(m, "head")
         assert (fold.key, fold.version) == ("agent/a", 20)
-        assert (head.key, head.version) == ("agent/a", 22)
 
     @pytest.mark.parametrize(
-        ("rewritten_max", "saved"), [(1000, [8, 10, 12, 14, 16, 18]), (1, [8, 16])], ids=["cheap", "costly"]
+        ("rewritten_max", "saved"),
+        [(1000, [*range(2, 20, 2)]), (1, [2, 10, 18])],
+        ids=["cheap", "costly"],
     )
-    async def test_a_fold_is_saved_again_sooner_while_that_is_cheap(
+    async def test_a_fold_is_saved_more_often_while_that_is_cheap(
         self, m: Maos, rewritten_max: int, saved: list[int], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(folds, "FOLD_EVERY", 8)
-        monkeypatch.setattr(folds, "FOLD_AGAIN_EVERY", 2)
+        monkeypatch.setattr(folds, "FOLD_EVERY", 2)
+        monkeypatch.setattr(folds, "FOLD_COSTLY_EVERY", 8)
         monkeypatch.setattr(folds, "REWRITTEN_BYTES_MAX", rewritten_max)
         await m.state.create("a", {"log": []})
         versions = set()
@@ -121,15 +121,15 @@ class TestSaving:
     async def test_lists_that_have_to_be_written_anew_are_not_cheap(
         self, m: Maos, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(folds, "FOLD_EVERY", 8)
-        monkeypatch.setattr(folds, "FOLD_AGAIN_EVERY", 2)
+        monkeypatch.setattr(folds, "FOLD_EVERY", 2)
+        monkeypatch.setattr(folds, "FOLD_COSTLY_EVERY", 8)
         monkeypatch.setattr(folds, "REWRITTEN_BYTES_MAX", 1000)
         await m.state.create("a", {"log": [f"{number:0200}" for number in range(100)]})
         versions = set()
         for number in range(18):
             await m.state.update("a", {"/log/3": number})
             versions.update(each.version for each in await documents(m, "fold"))
-        assert sorted(versions) == [8, 10, 18], "the first wrote everything for the first time, the second again"
+        assert sorted(versions) == [2, 4, 12], "the first wrote everything for the first time, the second again"
 
     async def test_a_long_list_is_written_once(self, m: Maos) -> None:
         """Saving a state that grows costs what was added, not what is there."""
@@ -159,20 +159,13 @@ class TestSaving:
         await m.state.create("a", {"log": [], "big": 2**80})
         for number in range(12):
             await m.state.update("a", {"log": maos.Extend([number])})
-        assert await documents(m, "fold") == await documents(m, "head") == []
+        assert await documents(m, "fold") == []
         m.state.cache.clear()
         assert (await m.state.get("a")).data == {"log": list(range(12)), "big": 2**80}
         await m.state.compact("a")
         m.state.cache.clear()
         assert (await m.state.get("a")).data["big"] == 2**80
         assert (await m.verify()).ok
-
-    async def test_a_head_that_is_not_small_is_not_saved(self, m: Maos, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(folds, "HEAD_BYTES_MAX", 10)
-        data = await grown(m)
-        assert await documents(m, "head") == []
-        m.state.cache.clear()
-        assert (await m.state.peek("a", "log", last=2)).entries == data["log"][-2:]
 
     async def test_keys_of_any_length_and_character_are_no_trouble(self, m: Maos) -> None:
         """A document's name does not contain what a user wrote."""
@@ -191,8 +184,7 @@ class TestSaving:
         wanted = await grown(m)
         await m.state.compact("a", strategy=strategy)
         [fold] = await documents(m, "fold")
-        [head] = await documents(m, "head")
-        assert fold.version == head.version == 23
+        assert fold.version == 23
         assert {each.version for each in await documents(m, "segment")} == {23}, "and none of the older segments"
         m.state.cache.clear()
         assert is_true(await m.state.get("a"), wanted)
@@ -218,14 +210,12 @@ DAMAGE = {
     "fold gone": "DELETE FROM documents WHERE kind = 'fold'",
     "fold cut off": "UPDATE documents SET body = substr(body, 1, 9) WHERE kind = 'fold'",
     "fold empty": "UPDATE documents SET body = substr(body, 1, 0) WHERE kind = 'fold'",
-    "a head for a fold": """UPDATE documents SET body = (SELECT body FROM documents WHERE kind = 'head')
-                            WHERE kind = 'fold'""",
+    "a segment for a fold": """UPDATE documents SET body = (SELECT max(body) FROM documents WHERE kind = 'segment')
+                               WHERE kind = 'fold'""",
     "segments gone": "DELETE FROM documents WHERE kind = 'segment'",
     "one segment gone": "DELETE FROM documents WHERE kind = 'segment' AND version = 15",
     "segments of another version": "UPDATE documents SET version = version + 1 WHERE kind = 'segment' AND version = 15",
     "segments cut off": "UPDATE documents SET body = substr(body, 1, 6) WHERE kind = 'segment'",
-    "head gone": "DELETE FROM documents WHERE kind = 'head'",
-    "head cut off": "UPDATE documents SET body = substr(body, 1, 9) WHERE kind = 'head'",
     "everything gone": "DELETE FROM documents",
 }
 
@@ -247,7 +237,7 @@ class TestDamage:
                 assert (await m.state.at("a", version=version)).data["n"] == version - 1
             report = await m.verify()
             assert report.ok, report.damage
-            if "gone" not in statement and "DELETE" not in statement and "head" not in statement:
+            if "gone" not in statement and "DELETE" not in statement:
                 assert any("the saved fold of agent/a could not be used" in note for note in report.notes)
             for number in range(7):  # and the next fold is whole again
                 await m.state.update("a", {"log": maos.Extend([number])})
@@ -272,13 +262,14 @@ class TestDamage:
                     assert is_true(await m.state.get("a"), wanted)
                 await sqlite.sql(f"UPDATE documents SET body = $1 {where}", body, kind, key)
 
-    async def test_a_damaged_head_is_noted(self, sqlite: Place) -> None:
+    @pytest.mark.parametrize("what", ["fold cut off", "segments cut off"])
+    async def test_a_peek_at_a_damaged_fold_is_noted(self, sqlite: Place, what: str) -> None:
         async with sqlite.open() as m:
             wanted = await grown(m)
-        await sqlite.sql(DAMAGE["head cut off"])
+        await sqlite.sql(DAMAGE[what])
         async with sqlite.open() as m:
             assert (await m.state.peek("a", "log", last=3)).entries == wanted["log"][-3:]
-            assert any("the saved head of agent/a could not be used" in note for note in m.journal.notes)
+            assert any("the saved fold of agent/a could not be used" in note for note in m.journal.notes)
 
     async def test_a_fold_of_another_format_is_not_used(self, sqlite: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         """R-1004: it is only a fold; the events are read instead."""

@@ -314,8 +314,7 @@ class AgentMachine(RuleBasedStateMachine):
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Folds after a few events, lists that are long with a few items, segments of a few items."""
     monkeypatch.setattr(folds, "FOLD_EVERY", 5)
-    monkeypatch.setattr(folds, "FOLD_AGAIN_EVERY", 5)
-    monkeypatch.setattr(folds, "HEAD_EVERY", 2)
+    monkeypatch.setattr(folds, "FOLD_COSTLY_EVERY", 5)
     monkeypatch.setattr(folds, "LONG_LIST", 4)
     monkeypatch.setattr(folds, "SEGMENT_ITEMS_MAX", 3)
     AgentMachine.parent = tmp_path

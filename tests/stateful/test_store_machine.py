@@ -32,12 +32,12 @@ from hypothesis.stateful import (
 from maos.errors import InvalidInput, MaosError
 from maos.store import chain
 from maos.store.contract import GENESIS, Document, Key, Lease, RawEvent, Replacement, Store, Write
-from maos.store.memory import MemoryStore
 from maos.store.postgres import PostgresDatabase
 from maos.store.sql_store import SqlStore
 from maos.store.sqlite import SqliteDatabase
 from maos_testing.manual_clock import ManualClock
 from maos_testing.postgres import PostgresServer
+from tests.store.oracle import MemoryStore
 
 NODES = st.sampled_from([0, 1])
 STREAMS = st.sampled_from(["a", "b", "c/é", "😀"])

@@ -10,14 +10,14 @@ import pytest
 from maos.errors import StoreUnavailable
 from maos.store import sql_store
 from maos.store.contract import Store
-from maos.store.memory import MemoryStore
 from maos.store.postgres import PostgresDatabase
 from maos.store.sql_store import SqlStore
-from maos.store.sqlite import SqliteDatabase
+from maos.store.sqlite import MemoryDatabase, SqliteDatabase
 from maos_testing.manual_clock import ManualClock
 from maos_testing.postgres import PostgresServer
 from maos_testing.store_contract import StoreContract
 from maos_testing.store_contract.streams import log_of, write
+from tests.store.oracle import MemoryStore
 
 OpenAgain = Callable[[], Awaitable[Store]]
 PassTime = Callable[[float], Awaitable[None]]
@@ -45,9 +45,11 @@ def clock() -> ManualClock:
 
 
 class TestMemory(StoreContract):
-    @pytest.fixture
-    async def store(self, clock: ManualClock) -> AsyncIterator[Store]:
-        store = MemoryStore(clock)
+    @pytest.fixture(params=["sqlite", "oracle"])
+    async def store(self, request: pytest.FixtureRequest, clock: ManualClock) -> AsyncIterator[Store]:
+        """The store of `:memory:`, and the oracle that other tests compare stores with."""
+        is_oracle = request.param == "oracle"
+        store = MemoryStore(clock) if is_oracle else await SqlStore.open(MemoryDatabase(clock))
         yield store
         await store.close()
 

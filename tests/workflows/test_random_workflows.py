@@ -21,7 +21,6 @@ from maos.engine import ownership, recorder
 from maos.engine.streams import TYPES, WORKFLOW_RUN
 from maos.journal.journal import Journal
 from maos.model.workflow import COMPLETED, WorkflowRun
-from maos.store.memory import MemoryStore
 from maos.workflows import (
     NotWaiting,
     StepDefinition,
@@ -35,6 +34,7 @@ from maos.workflows import (
     unique,
 )
 from maos.workflows.service import Workflows
+from tests.store.oracle import MemoryStore
 from tests.workflows.define import workflow
 
 Node = list[Any]

@@ -11,6 +11,8 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
+import msgspec
+
 from maos.bus.acknowledgements import Undeliverable, acknowledge, dead_letter, hand_out, keep, load
 from maos.bus.mailbox import Inbox, Mailbox
 from maos.clock import MICROSECONDS, Clock
@@ -38,18 +40,15 @@ class MessageExpired(LeaseLost):
     hint = "do not act on it any more; it is delivered again"
 
 
-class Delivery:
+class Delivery(msgspec.Struct, eq=False):
     """A message that is handed out, until it is acknowledged or its time is over."""
 
-    __slots__ = ("_receiver", "deadline_us", "lease", "message", "tries")
-
-    def __init__(self, receiver: Receiver, lease: Lease, said: Message, tries: int) -> None:
-        self._receiver = receiver
-        self.lease = lease
-        self.message = said
-        self.tries = tries
-        """How often it has been handed out, this time included."""
-        self.deadline_us = 0
+    _receiver: Receiver
+    lease: Lease
+    message: Message
+    tries: int
+    """How often it has been handed out, this time included."""
+    deadline_us: int = 0
 
     @property
     def version(self) -> int:
@@ -63,15 +62,21 @@ class Delivery:
 
     async def ack(self) -> None:
         """Acknowledge the message: it is not delivered again. MessageExpired when its time was over before."""
-        await self._receiver.acknowledge(self)
+        name, floor = self._receiver.name, self._receiver.floor(self.version)
+        await self._receiver.resolve(self, acknowledge(name, [self.version], floor=floor), "ack")
 
     async def reject(self, reason: str) -> None:
         """Make the message a dead letter: it is not delivered again unless it is requeued."""
-        await self._receiver.reject(self, reason)
+        name, floor = self._receiver.name, self._receiver.floor(self.version)
+        letter = Undeliverable(self.message, reason, self.tries)
+        await self._receiver.resolve(self, dead_letter(name, [letter], floor=floor), "dead letter")
 
     async def release(self, reason: str) -> None:
         """Return the message to be delivered again; after too many tries it becomes a dead letter, with the reason."""
-        await self._receiver.release(self, reason)
+        if self.tries >= self._receiver.tries_max:
+            await self.reject(reason)
+        else:
+            self._receiver.take_back(self)
 
     def extend(self) -> None:
         """Begin the time of the delivery again, for work that takes long."""
@@ -98,7 +103,7 @@ class Receiver:
         self._clock = clock
         self._mailbox = mailbox
         self._visibility_s = visibility_s
-        self._tries_max = tries_max
+        self.tries_max = tries_max
         self._window = window
         self._restore_s = restore_s
         self._oldest_us = 0
@@ -230,7 +235,7 @@ class Receiver:
             crash_point("bus:before handing out")
             given = hand_out(self.name, [each.version for each in deliveries])
             resolved = [each.message.version for each in dead]
-            await self._record(lease, [*given, *dead_letter(self.name, dead, floor=self._floor())], resolved)
+            await self._record(lease, [*given, *dead_letter(self.name, dead, floor=self.floor())], resolved)
             crash_point("bus:after handing out")
         for _ in range(released):
             self._released.popleft()
@@ -256,7 +261,7 @@ class Receiver:
             tries = self._fold.tries.get(record.version, 0)
             if why := said.reason_to_give_up(now_us, self._oldest_us):
                 dead.append(Undeliverable(said, why, tries + 1))
-            elif tries >= self._tries_max:
+            elif tries >= self.tries_max:
                 why = f"it was handed out {tries} times and never acknowledged"
                 dead.append(Undeliverable(said, why, tries + 1))
             elif not tries:
@@ -270,28 +275,17 @@ class Receiver:
 
     # --- resolving -------------------------------------------------------------------------------------------
 
-    async def acknowledge(self, delivery: Delivery) -> None:
-        """Acknowledge a delivery."""
-        if not self._is_resolved(delivery):
-            crash_point("bus:before ack")
-            appends = acknowledge(self.name, [delivery.version], floor=self._floor(delivery.version))
-            await self._record(delivery.lease, appends, [delivery.version])
-            crash_point("bus:after ack")
+    async def resolve(self, delivery: Delivery, appends: Sequence[Append], what: str) -> None:
+        """Write what resolves a delivery, unless it is resolved."""
+        if self._holds(delivery.lease) and self._fold.is_resolved(delivery.version):
+            return
+        crash_point(f"bus:before {what}")
+        await self._record(delivery.lease, appends, [delivery.version])
+        crash_point(f"bus:after {what}")
 
-    async def reject(self, delivery: Delivery, reason: str) -> None:
-        """Make a delivery a dead letter."""
-        if not self._is_resolved(delivery):
-            crash_point("bus:before dead letter")
-            letter = Undeliverable(delivery.message, reason, delivery.tries)
-            appends = dead_letter(self.name, [letter], floor=self._floor(delivery.version))
-            await self._record(delivery.lease, appends, [delivery.version])
-            crash_point("bus:after dead letter")
-
-    async def release(self, delivery: Delivery, reason: str) -> None:
-        """Deliver a message again, or make it a dead letter after too many tries."""
-        if delivery.tries >= self._tries_max:
-            await self.reject(delivery, reason)
-        elif self._holds(delivery.lease):
+    def take_back(self, delivery: Delivery) -> None:
+        """Deliver a message again."""
+        if self._holds(delivery.lease):
             self._released.append(delivery)
             delivery.deadline_us = 0
             self._wake()
@@ -299,10 +293,7 @@ class Receiver:
     def _holds(self, lease: Lease) -> bool:
         return self._lease is not None and self._lease.token == lease.token
 
-    def _is_resolved(self, delivery: Delivery) -> bool:
-        return self._holds(delivery.lease) and self._fold.is_resolved(delivery.version)
-
-    def _floor(self, resolved: int = 0) -> int:
+    def floor(self, resolved: int = 0) -> int:
         """The version up to which every message is resolved, once one more is."""
         read = self._inbox.cursor if self._inbox is not None else 0
         left = [version for version in self._out if version != resolved]

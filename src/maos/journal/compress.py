@@ -59,16 +59,12 @@ def _unsnappy(data: bytes, size_max: int) -> bytes:
     return bytes(cramjam.snappy.decompress_raw(data))
 
 
-def _same(data: bytes, _size_max: int) -> bytes:
-    return data
-
-
 _PAIRS: dict[str, tuple[Callable[[bytes], bytes], Callable[[bytes, int], bytes]]] = {
     "zstd": (lambda data: zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data), _unzstd),
     "gzip": (lambda data: gzip.compress(data, GZIP_LEVEL, mtime=0), _gunzip),
     "lz4": (lambda data: bytes(cramjam.lz4.compress_block(data)), _unlz4),
     "snappy": (lambda data: bytes(cramjam.snappy.compress_raw(data)), _unsnappy),
-    "none": (bytes, _same),
+    "none": (bytes, lambda data, _size_max: data),
 }
 
 ALGORITHMS = tuple(_PAIRS)

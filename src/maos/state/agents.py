@@ -22,9 +22,9 @@ from maos.model import changes, checksum
 from maos.model.changes import Change, copied
 from maos.model.events.core import EVENTS
 from maos.state import folds, history, loader
-from maos.state.history import When, given, new_event
+from maos.state.history import given, new_event
 from maos.state.loader import empty
-from maos.state.records import Peek, State, StatePreview, StateSummary, Update
+from maos.state.records import State, StatePreview, StateSummary, Update
 from maos.state.snapshots import StateSnapshots
 from maos.store.contract import Key, Lease
 
@@ -86,7 +86,7 @@ class AgentStates(StateSnapshots):
             state = await m.state.get("reviewer")
             print(state.version, state.data["status"])
         """
-        return (await self.loader.current(agent)).state
+        return (await self._current(agent)).state
 
     async def update(
         self,
@@ -115,10 +115,11 @@ class AgentStates(StateSnapshots):
         facts = given(source=source, meta=dict(metadata or {}), cause=causation, corr=correlation, critical=critical)
         whole_key = None if key is None else _key(key, agent, wanted, type, facts)
         # What is in memory will do, however old: the append is refused unless it is the newest.
-        state = self.loader.remembered(agent)
+        entry = self.cache.look(agent)
+        state = entry.state if entry is not None else None
         for _ in range(history.CONFLICTS_MAX):
             if state is None or (expected is not None and state.version != expected):
-                state = (await self.loader.current(agent)).state
+                state = (await self._current(agent)).state
                 if expected is not None and state.version != expected:
                     error = Conflict(agents.stream(agent), expected=expected, actual=state.version)
                     return await self._earlier(agent, whole_key, error)
@@ -132,11 +133,11 @@ class AgentStates(StateSnapshots):
                 state = None
                 continue
             except InvalidInput as error:
-                newest = (await self.loader.current(agent)).state
+                newest = (await self._current(agent)).state
                 if newest.version == state.version:
                     return await self._earlier(agent, whole_key, error)
             else:
-                newest = (await self.loader.current(agent)).state
+                newest = (await self._current(agent)).state
                 if newest.version == state.version:
                     return Update(state.version, state, state, (), 0)
             state = newest  # what cannot be done, or need not, is decided from the newest state only
@@ -154,22 +155,12 @@ class AgentStates(StateSnapshots):
             if change is not None:
                 await m.journal.append_all([change])
         """
-        state = (await self.loader.current(agent)).state
+        state = (await self._current(agent)).state
         ops = changes.operations(state.raw(), wanted)
         if not ops:
             return None
         _type, event, _total, _data = new_event(state, ops, None, given(source=source))
         return Append(agents.stream(agent), (event,), state.version)
-
-    async def peek(self, agent: str, path: str, *, last: int = 50) -> Peek:
-        """The head of the state and the last entries of one long list, without reading the rest of it.
-
-        Example::
-
-            p = await m.state.peek("reviewer", "/messages", last=50)
-            print(p.head["status"], p.entries, p.length)
-        """
-        return await self.loader.peek(agent, path, last)
 
     async def all(self, prefix: str = "") -> AsyncIterator[StateSummary]:
         """All agents, sorted by name.
@@ -214,21 +205,6 @@ class AgentStates(StateSnapshots):
 
     # --- time travel -----------------------------------------------------------------------------------------
 
-    async def at(self, agent: str, *, version: int | None = None, time: When | None = None) -> State:
-        """The state at a version, or as it was at a time (microseconds, or a datetime).
-
-        Example::
-
-            state = await m.state.at("reviewer", version=2)
-            same = await m.state.at("reviewer", time=state.time_us)
-        """
-        if (version is None) == (time is None):
-            raise InvalidInput("give either a version or a time")
-        if version is None:
-            assert time is not None
-            version = await self.loader.version_at(agent, time)
-        return await self.loader.at(agent, version)
-
     async def diff(self, agent: str, first: int, second: int) -> list[Change]:
         """What changed between two versions.
 
@@ -237,8 +213,8 @@ class AgentStates(StateSnapshots):
             for change in await m.state.diff("reviewer", 1, 3):
                 print(change.kind, change.path, change.old, change.new)
         """
-        old = (await self.loader.at(agent, first)).raw()
-        new = (await self.loader.at(agent, second)).raw()
+        old = (await self.at(agent, version=first)).raw()
+        new = (await self.at(agent, version=second)).raw()
         return list(changes.changes(old, changes.difference(old, new)))
 
     async def rollback(
@@ -257,7 +233,7 @@ class AgentStates(StateSnapshots):
 
             update = await m.state.rollback("reviewer", 2, source="cli")
         """
-        target = await self.loader.at(agent, version)
+        target = await self.at(agent, version=version)
         facts = given(source=source, meta={**(metadata or {}), "to": version}, critical=True)
         return await self._write_target(target, "rolled_back", facts, expected, under)
 

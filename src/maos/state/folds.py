@@ -1,10 +1,8 @@
 """Folds kept for speed: what a load would otherwise compute from the start.
 
-Two per agent, both disposable (I17), saved with an append now and then, so that they cost no commit of their own:
-
-* the *fold*: the whole state. Long lists are kept in segments that are written once, so saving a state that grows costs
-  what was added, not what is there.
-* the *head*: the state without its long lists. It is small, saved more often, and enough to resume from.
+One per agent, disposable (I17), saved with an append now and then, so that it costs no commit of its own. Long lists
+are kept in segments that are written once, so saving a state that grows costs what was added, not what is there; and
+who needs only the end of a list reads no more of it.
 
 Recently used states are in memory as well. A cached state is used only after its version was compared with the
 journal's, so it is never stale, whichever process on whichever machine wrote in the meantime; what others wrote since
@@ -27,11 +25,9 @@ from maos.state.records import CacheStatistics, State
 from maos.store.contract import Document, Store
 
 FORMAT = 1
-FOLD_EVERY = 256
-FOLD_AGAIN_EVERY = 64  # while saving it is cheap: most of the state in segments, which are not written again
+FOLD_EVERY = 64  # while saving it is cheap: most of the state in segments, which are not written again
+FOLD_COSTLY_EVERY = 256
 REWRITTEN_BYTES_MAX = 64 << 10  # what a cheap fold writes that was written before
-HEAD_EVERY = 32
-HEAD_BYTES_MAX = 32 << 10
 LONG_LIST = 32  # items from which a list is long
 SEGMENT_ITEMS_MAX = 1024
 SEGMENTS_AT_ONCE = 64
@@ -47,6 +43,11 @@ class ListSegment(NamedTuple):
     length: int
     version: int
 
+    @property
+    def end(self) -> int:
+        """The index after its last item."""
+        return self.start + self.length
+
 
 class KeptFold(NamedTuple):
     """A fold as loaded."""
@@ -55,17 +56,18 @@ class KeptFold(NamedTuple):
     segments: dict[str, list[ListSegment]]
     size: int
     """The bytes it comes to, unpacked."""
+    tail: list[Any]
+    """The last items of the one long list that was asked for; the state has no items of long lists then."""
 
 
 class Tally:
     """What has happened to an agent since its folds were saved, as far as this process has seen."""
 
-    __slots__ = ("changed_inside", "fold_every", "fold_version", "head_version", "segments")
+    __slots__ = ("changed_inside", "fold_every", "fold_version", "segments")
 
     def __init__(self, fold_version: int = 0, segments: dict[str, list[ListSegment]] | None = None) -> None:
         self.fold_version = fold_version
-        self.head_version = fold_version
-        self.fold_every = FOLD_AGAIN_EVERY if fold_version else FOLD_EVERY
+        self.fold_every = FOLD_EVERY
         self.segments = segments or {}
         self.changed_inside: set[str] = set()
         """Lists whose old items were altered: their segments are no longer true."""
@@ -106,127 +108,110 @@ def split(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
 
 def due(state: State, tally: Tally, stream: str) -> list[Document]:
     """The documents to save along with the next append, if any; the tally notes that they are."""
-    documents: list[Document] = []
-    try:
-        if state.version - tally.fold_version >= tally.fold_every:
-            documents = _fold_documents(state, tally, stream)
-            tally.fold_version = tally.head_version = state.version
-        elif state.version - tally.head_version >= HEAD_EVERY:
-            tally.head_version = state.version
-            skeleton, lists = split(state.raw())
-            body = _pack({"meta": _meta(state), "state": skeleton, "lists": [[p, len(v)] for p, v in lists.items()]})
-            if len(body) <= HEAD_BYTES_MAX:
-                documents = [Document("head", stream, state.version, body)]
-    except (OverflowError, msgspec.MsgspecError):
-        tally.fold_version = tally.head_version = state.version  # not again with every update
-        return []  # integers beyond 64 bits: such a state is loaded from its events
-    return documents
+    if state.version - tally.fold_version < tally.fold_every:
+        return []
+    tally.fold_version = state.version  # also if it fails: not again with every update
+    return _fold_documents(state, tally, stream) or []
 
 
-def _fold_documents(state: State, tally: Tally, stream: str) -> list[Document]:
+def _fold_documents(state: State, tally: Tally, stream: str) -> list[Document] | None:
+    """The documents of a fold; None with integers beyond 64 bits: such a state is loaded from its events."""
     skeleton, lists = split(state.raw())
     table: list[Any] = []
     documents: list[Document] = []
     kept: dict[str, list[ListSegment]] = {}
     rewritten_bytes = 0
-    for path, items in lists.items():
-        anew = path in tally.changed_inside
-        segments = [] if anew else list(tally.segments.get(path, ()))
-        start = segments[-1].start + segments[-1].length if segments else 0
-        for begin in range(start, len(items), SEGMENT_ITEMS_MAX):
-            part = items[begin : begin + SEGMENT_ITEMS_MAX]
-            packed = _pack(part)
-            rewritten_bytes += len(packed) if anew else 0
-            segments.append(ListSegment(begin, len(part), state.version))
-            documents.append(Document("segment", _segment_key(stream, path, begin), state.version, packed))
-        kept[path] = segments
-        table.append([path, len(items), [list(segment) for segment in segments]])
-    documents.extend(_gone(tally.segments, kept, stream, state.version))
-    body = _pack({"meta": _meta(state), "state": skeleton, "lists": table})
+    try:
+        for path, items in lists.items():
+            anew = path in tally.changed_inside
+            segments = [] if anew else list(tally.segments.get(path, ()))
+            start = segments[-1].end if segments else 0
+            for begin in range(start, len(items), SEGMENT_ITEMS_MAX):
+                part = items[begin : begin + SEGMENT_ITEMS_MAX]
+                packed = _pack(part)
+                rewritten_bytes += len(packed) if anew else 0
+                segments.append(ListSegment(begin, len(part), state.version))
+                documents.append(Document("segment", _segment_key(stream, path, begin), state.version, packed))
+            kept[path] = segments
+            table.append([path, len(items), [list(segment) for segment in segments]])
+        meta = [FORMAT, state.version, f"{state.total:x}", state.time_us, state.source, state.type]
+        body = _pack({"meta": meta, "state": skeleton, "lists": table})
+    except (OverflowError, msgspec.MsgspecError):
+        return None
+    still = {(path, segment.start) for path, segments in kept.items() for segment in segments}
+    for path, segments in tally.segments.items():
+        gone = (segment.start for segment in segments if (path, segment.start) not in still)
+        documents += [Document("segment", _segment_key(stream, path, start), state.version, None) for start in gone]
     documents.append(Document("fold", stream, state.version, body))
-    small = _pack({"meta": _meta(state), "state": skeleton, "lists": [row[:2] for row in table]})
-    if len(small) <= HEAD_BYTES_MAX:
-        documents.append(Document("head", stream, state.version, small))
     cheap = rewritten_bytes + len(body) <= REWRITTEN_BYTES_MAX
-    tally.fold_every = FOLD_AGAIN_EVERY if cheap else FOLD_EVERY
+    tally.fold_every = FOLD_EVERY if cheap else FOLD_COSTLY_EVERY
     tally.segments = kept
     tally.changed_inside = set()
     return documents
 
 
-def _gone(
-    before: dict[str, list[ListSegment]], after: dict[str, list[ListSegment]], stream: str, version: int
-) -> list[Document]:
-    """Deletes the segments no fold refers to any more."""
-    kept = {(path, segment.start) for path, segments in after.items() for segment in segments}
-    return [
-        Document("segment", _segment_key(stream, path, segment.start), version, None)
-        for path, segments in before.items()
-        for segment in segments
-        if (path, segment.start) not in kept
-    ]
-
-
 def renewed(state: State, tally: Tally, stream: str) -> list[Document]:
-    """Folds of this state in the place of older ones, which compaction may have cut off from the events after them."""
+    """A fold of this state in the place of an older one, which compaction may have cut off from the events after it."""
     tally.distrust()
-    try:
-        return _fold_documents(state, tally, stream)
-    except (OverflowError, msgspec.MsgspecError):
-        return [Document(kind, stream, state.version, None) for kind in ("fold", "head")]
+    return _fold_documents(state, tally, stream) or [Document("fold", stream, state.version, None)]
 
 
-async def load(store: Store, stream: str, agent: str, notes: list[str]) -> KeptFold | None:
-    """The newest fold of an agent; None when there is none, or when it is damaged and the events have to do (I17)."""
+async def load(
+    store: Store, stream: str, agent: str, notes: list[str], *, path: str | None = None, last: int = 0
+) -> KeptFold | None:
+    """The newest fold of an agent; None when there is none, or when it is damaged and the events have to do (I17).
+
+    With a path, nothing of its long lists is read but the last items of the one there.
+    """
     document = await store.load("fold", stream)
     if document is None:
         return None
     segments: dict[str, list[ListSegment]] = {}
+    tail: list[Any] = []
     size = _size(document)
     try:
         content = _unpack(document)
-        for path, length, rows in content["lists"]:
-            segments[path] = [ListSegment(*row) for row in rows]
-            items, added = await _load_segments(store, stream, path, segments[path], length)
-            _put(content["state"], path, items)
-            size += added
-        return KeptFold(_state(agent, content), segments, size)
+        for each, length, rows in content["lists"]:
+            found = segments[each] = [ListSegment(*row) for row in rows]
+            if path is None:
+                items, added = await _load_segments(store, stream, each, found, length)
+                _put(content["state"], each, items)
+                size += added
+            elif path == each:
+                found = [segment for segment in found if segment.end > length - last]
+                tail, _added = await _load_segments(store, stream, each, found, length)
+        format_, version, total, time_us, source, type_ = content["meta"]
+        if format_ != FORMAT:
+            raise ValueError("another format")
+        state = State(agent, version, content["state"], int(total, 16), time_us, source, type_)
+        return KeptFold(state, segments, size, tail)
     except _UNUSABLE as error:
         notes.append(f"the saved fold of {stream} could not be used and was computed anew: {error}")
-        return None
-
-
-async def load_head(store: Store, stream: str, agent: str, notes: list[str]) -> tuple[State, dict[str, int]] | None:
-    """The newest head of an agent and the lengths of the lists left out."""
-    document = await store.load("head", stream)
-    if document is None:
-        return None
-    try:
-        content = _unpack(document)
-        return _state(agent, content), dict(content["lists"])
-    except _UNUSABLE as error:
-        notes.append(f"the saved head of {stream} could not be used and was computed anew: {error}")
         return None
 
 
 async def _load_segments(
     store: Store, stream: str, path: str, segments: list[ListSegment], length: int
 ) -> tuple[list[Any], int]:
+    """The items of a list from the first of some segments to its end, and their size."""
     items: list[Any] = []
     size = 0
+    start = segments[0].start if segments else length
     prefix = after = _segment_prefix(stream, path)
+    if start:
+        after = _segment_key(stream, path, start - 1)
     found: dict[str, Document] = {}
     while page := await store.scan("segment", prefix=prefix, after=after, limit=SEGMENTS_AT_ONCE):
         found.update((document.key, document) for document in page)
         after = page[-1].key
     for segment in segments:
         document = found.get(_segment_key(stream, path, segment.start))
-        if document is None or document.version != segment.version or len(items) != segment.start:
+        if document is None or document.version != segment.version or start + len(items) != segment.start:
             raise ValueError(f"the segment of {path} from {segment.start} is missing")
         items.extend(_unpack(document))
         size += _size(document)
-    if len(items) != length:
-        raise ValueError(f"{path} has {len(items)} items instead of {length}")
+    if start + len(items) != length:
+        raise ValueError(f"{path} has {start + len(items)} items instead of {length}")
     return items, size
 
 
@@ -245,17 +230,6 @@ def _segment_key(stream: str, path: str, start: int) -> str:
 def _segment_prefix(stream: str, path: str) -> str:
     """A path may be long and have any characters; the name of a document may not."""
     return f"{stream}\t{blake2b(path.encode(), digest_size=16).hexdigest()}\t"
-
-
-def _meta(state: State) -> list[Any]:
-    return [FORMAT, state.version, f"{state.total:x}", state.time_us, state.source, state.type]
-
-
-def _state(agent: str, content: dict[str, Any]) -> State:
-    format_, version, total, time_us, source, type_ = content["meta"]
-    if format_ != FORMAT:
-        raise ValueError("another format")
-    return State(agent, version, content["state"], int(total, 16), time_us, source, type_)
 
 
 def _pack(content: Any) -> bytes:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from datetime import datetime
 from time import perf_counter_ns
 from typing import Any, TypeVar
 
 from maos.errors import Conflict, Corrupt, InvalidInput, MaosError, NotFound
 from maos.ids import parse_event_id
 from maos.journal.codec import Event
-from maos.journal.journal import Append, Journal, Record
+from maos.journal.journal import Append, Record
 from maos.model import agent as agents
 from maos.model import changes, checksum
 from maos.model.changes import Op
 from maos.model.events.core import EVENTS, EventBase
 from maos.state import folds
 from maos.state.loader import (
-    Loader,
     StateFold,
+    StateLoader,
+    When,
     content,
     empty,
     instant,
@@ -34,17 +34,10 @@ CONFLICTS_MAX = 100
 """How often a change without an expected version is computed again before the contention is reported."""
 
 T = TypeVar("T")
-When = int | datetime
 
 
-class StateHistory:
+class StateHistory(StateLoader):
     """The events of agents: read with old and new values, which are what the fold holds at that point, and appended."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self.loader = Loader(journal)
-        self.cache = self.loader.cache
-        """The states used last."""
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -192,7 +185,7 @@ class StateHistory:
             fold.add(record)
             return event, fold
         try:
-            state = await self.loader.at(agent, record.version)
+            state = await self.at(agent, version=record.version)
         except NotFound:
             return None, fold  # compacted once more: a later event stands for this one too
         # Compacted while we read: what was not seen yet comes as one event.
@@ -210,7 +203,7 @@ class StateHistory:
                 version = record.version - record.spans
             if version:
                 try:
-                    return await self.loader.at(agent, version)
+                    return await self.at(agent, version=version)
                 except NotFound:
                     continue  # compacted between the two reads
         return empty(agent)
@@ -256,7 +249,7 @@ class StateHistory:
             return await self._repeated(state.agent, reply.version, reply.position)
         source = (facts or {}).get("source", "")
         fresh = State(state.agent, reply.version, data, total, reply.time_us, source, type_)
-        self.loader.keep(entry if tally is not None else None, fresh, ops)
+        self._keep(entry if tally is not None else None, fresh, ops)
         return Update(reply.version, state, fresh, ops, reply.position)
 
     async def _write_target(
@@ -266,7 +259,7 @@ class StateHistory:
         unless the caller expects a version."""
 
         async def work() -> Update:
-            state = (await self.loader.current(target.agent)).state
+            state = (await self._current(target.agent)).state
             if expected is not None and state.version != expected:
                 raise Conflict(agents.stream(target.agent), expected=expected, actual=state.version)
             ops = changes.difference(state.raw(), target.raw())
@@ -279,8 +272,8 @@ class StateHistory:
         event = await self._journal.event(agents.stream(agent), version)
         assert event is not None
         first = event.version - event.spans
-        before = await self.loader.at(agent, first) if first else empty(agent)
-        after = await self.loader.at(agent, event.version)
+        before = await self.at(agent, version=first) if first else empty(agent)
+        after = await self.at(agent, version=event.version)
         return Update(version, before, after, changes.difference(before.raw(), after.raw()), position)
 
 

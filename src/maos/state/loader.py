@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from itertools import chain
 from time import perf_counter_ns
 from typing import Any
 
@@ -22,20 +21,20 @@ from maos.state.folds import Cache, Entry, size_of
 from maos.state.records import Peek, State
 
 TIME_US_MAX = 253_402_300_800 * 1_000_000  # the year 10000
-PAGE_BACK_MAX = 64
-VERSION_MAX = (1 << 63) - 1  # above any there is
 MEMORY_FACTOR = 4
 """Roughly how much larger data is in memory than as stored."""
+When = int | datetime
 
 
-class Loader:
-    """Folds an agent's events, starting from the best place there is."""
+class StateLoader:
+    """Folds the events of agents, starting from the best place there is."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self.cache = Cache(self.current)
+        self.cache = Cache(self._current)
+        """The states used last."""
 
-    async def current(self, agent: str) -> Entry:
+    async def _current(self, agent: str) -> Entry:
         """The newest state, from memory if the journal has nothing newer."""
         cache = self.cache
         begin_ns = perf_counter_ns()
@@ -57,12 +56,7 @@ class Loader:
         cache.access_ns += perf_counter_ns() - begin_ns
         return entry
 
-    def remembered(self, agent: str) -> State | None:
-        """The state in memory, however old."""
-        entry = self.cache.look(agent)
-        return entry.state if entry is not None else None
-
-    def keep(self, entry: Entry | None, state: State, ops: list[Op]) -> None:
+    def _keep(self, entry: Entry | None, state: State, ops: list[Op]) -> None:
         """Take a state just written into the cache."""
         if entry is None:
             if state.version == 1:
@@ -74,8 +68,19 @@ class Loader:
         entry.state = state
         self.cache.grow(entry, _added(ops))
 
-    async def at(self, agent: str, version: int) -> State:
-        """The state at a version."""
+    async def at(self, agent: str, *, version: int | None = None, time: When | None = None) -> State:
+        """The state at a version, or as it was at a time (microseconds, or a datetime).
+
+        Example::
+
+            state = await m.state.at("reviewer", version=2)
+            same = await m.state.at("reviewer", time=state.time_us)
+        """
+        if (version is None) == (time is None):
+            raise InvalidInput("give either a version or a time")
+        if version is None:
+            assert time is not None
+            version = await self._version_at(agent, time)
         stream = agents.stream(agent)
         newest = await self._journal.version(stream)
         if newest == 0:
@@ -87,16 +92,16 @@ class Loader:
             return entry.state
         kept = await folds.load(self._journal.store, stream, agent, self._journal.notes)
         start = kept.state if kept is not None and kept.state.version <= version else empty(agent)
-        return await self.fold(start, version)
+        return await self._fold(start, version)
 
-    async def fold(self, state: State, until: int) -> State:
+    async def _fold(self, state: State, until: int) -> State:
         """A state and the events after it, up to a version."""
         if state.version == until:
             return state
         fold = StateFold(state)
         async for record in self._journal.read(agents.stream(state.agent), after=state.version):
             if overlaps(record, fold.version):
-                return await self.fold(empty(state.agent), until)
+                return await self._fold(empty(state.agent), until)
             if record.version > until:
                 raise NotFound(
                     f"agent {state.agent!r} no longer has version {until}: versions "
@@ -108,10 +113,10 @@ class Loader:
                 break
         return fold.state()
 
-    async def version_at(self, agent: str, time: int | datetime) -> int:
+    async def _version_at(self, agent: str, time: When) -> int:
         """The version that was the newest at a time; NotFound when there was none, or compaction has merged it."""
         instant_us = instant(time)
-        version = await self.version_before(agent, instant_us + 1)
+        version = await self._version_before(agent, instant_us + 1)
         for event in await self._journal.store.read(agents.stream(agent), after=version, limit=1):
             if event.spans > 1 and begin(await self._journal.decode(event)) <= instant_us:
                 raise NotFound(
@@ -123,7 +128,7 @@ class Loader:
             raise NotFound(f"agent {agent!r} did not exist at {to_datetime(instant_us).isoformat()}")
         return version
 
-    async def version_before(self, agent: str, instant_us: int) -> int:
+    async def _version_before(self, agent: str, instant_us: int) -> int:
         """The newest version older than a time; 0 when there is none."""
         stream = agents.stream(agent)
         low, high = 0, await self._journal.version(stream)
@@ -138,63 +143,53 @@ class Loader:
                 high = event.version - event.spans
         return low
 
-    async def peek(self, agent: str, path: str, last: int) -> Peek:
-        """The head of a state and the last entries of one long list.
+    async def peek(self, agent: str, path: str, *, last: int = 50) -> Peek:
+        """The head of the state and the last entries of one long list, without reading the rest of it.
 
-        An agent that is resumed after days needs its fields and the end of its conversation, not ten thousand old
-        messages. The saved head gives the fields, the newest events give the entries; how long the list is makes no
-        difference.
+        Example::
+
+            p = await m.state.peek("reviewer", "/messages", last=50)
+            print(p.head["status"], p.entries, p.length)
         """
         if not path.startswith("/"):
             path = "/" + path
         if last < 0:
             raise InvalidInput(f"cannot show the last {last} entries")
-        if self.remembered(agent) is None:
-            head = await folds.load_head(self._journal.store, agents.stream(agent), agent, self._journal.notes)
-            if head is not None and path in head[1] and (found := await self._from_head(*head, path, last)) is not None:
-                return found
-        state = (await self.current(agent)).state
+        if self.cache.look(agent) is None and (found := await self._peek_lazily(agent, path, last)) is not None:
+            return found
+        state = (await self._current(agent)).state
         items = find(state.raw(), path)
         if type(items) is not list:
             raise InvalidInput(f"agent {agent!r} has no list at {path}", hint="name a list, such as /messages")
         return _peeked(state, {}, copied(items[max(0, len(items) - last) :]), len(items), last)
 
-    async def _from_head(self, head: State, lengths: dict[str, int], path: str, last: int) -> Peek | None:
-        """None when the events do not tell without the rest of the state: something other than growth happened to a
-        list that the head leaves out, or to the events."""
-        limit = min(PAGE_BACK_MAX, max(last, folds.HEAD_EVERY))
-        before = VERSION_MAX
-        newer: list[Record] = []
-        parts: list[list[Any]] = []
-        found = grown = 0
-        while before > head.version or found < min(last, lengths[path] + grown):
-            page = await self._journal.page_back(agents.stream(head.agent), before=before, limit=limit)
-            if not page or (page[0].version != before - 1 if parts else page[0].version < head.version):
-                return None  # compacted meanwhile, or the end of the journal is lost
-            for record in page:
-                entries = _appended(operations(record), path)
-                if entries is None:
-                    return None
-                parts.append(entries)
-                found += len(entries)
-                if record.version > head.version:
-                    newer.append(record)
-                    grown += len(entries)
-                before = record.version - record.spans + 1
-        fold = StateFold(head)
-        for record in reversed(newer):
+    async def _peek_lazily(self, agent: str, path: str, last: int) -> Peek | None:
+        """A peek at the saved fold and the events after it; how long the list is makes no difference.
+
+        None when they do not tell without the rest of the state: something other than growth happened to a list that
+        is left out, or to the events.
+        """
+        stream = agents.stream(agent)
+        kept = await folds.load(self._journal.store, stream, agent, self._journal.notes, path=path, last=last)
+        if kept is None or path not in kept.segments or kept.state.version > await self._journal.version(stream):
+            return None
+        lengths = {each: segments[-1].end for each, segments in kept.segments.items()}
+        fold = StateFold(kept.state)
+        entries = kept.tail
+        async for record in self._journal.read(stream, after=fold.version):
             if overlaps(record, fold.version):
                 return None
             others = []
             for op in operations(record):
                 if op[0] == "ext" and op[1] in lengths:
                     lengths[op[1]] += len(op[3])
+                    entries += op[3] if op[1] == path else ()
                 elif any(meet(op[1], each) for each in lengths):
                     return None
                 else:
                     others.append(op)
             fold.add(record, others)
-        return _peeked(fold.state(), lengths, list(chain.from_iterable(reversed(parts))), lengths[path], last)
+        return _peeked(fold.state(), lengths, entries, lengths[path], last)
 
     async def _load(self, agent: str, version: int) -> Entry:
         stream = agents.stream(agent)
@@ -330,7 +325,7 @@ def check(state: State) -> None:
         )
 
 
-def instant(time: int | datetime) -> int:
+def instant(time: When) -> int:
     """A time as it is stored; InvalidInput for what no calendar has."""
     instant_us = to_us(time) if isinstance(time, datetime) else time
     if not 0 <= instant_us < TIME_US_MAX:
@@ -353,17 +348,3 @@ def _peeked(state: State, lengths: dict[str, int], items: list[Any], length: int
     start = max(0, length - last)
     entries = items[len(items) - (length - start) :]
     return Peek(state.agent, state.version, state.checksum, MapView(head.root), elided, entries, start, length)
-
-
-def _appended(ops: list[Op], path: str) -> list[Any] | None:
-    """What an event added to a list; None if it did anything else to it."""
-    entries: list[Any] = []
-    for op in ops:
-        if op[0] == "ext" and op[1] == path:
-            entries.extend(op[3])
-        elif op[0] == "set" and op[1] == "":
-            found = find(op[2], path)
-            entries = list(found) if type(found) is list else []
-        elif meet(op[1], path):
-            return None
-    return entries

@@ -29,8 +29,8 @@ from maos.model.events.core import EventBase
 from maos.model.events.parts import Replaced
 from maos.model.events.state import Baseline, Compacted, EventsMerged
 from maos.state import folds, loader
-from maos.state.history import StateHistory, When, given, retry_conflicts
-from maos.state.loader import StateFold, empty
+from maos.state.history import StateHistory, given, retry_conflicts
+from maos.state.loader import StateFold, When, empty
 from maos.state.records import Compaction, Retention, SnapshotInfo, SnapshotRestored, State, StatePreview
 from maos.store import chain
 from maos.store.contract import Document, Lease, Replacement
@@ -76,9 +76,10 @@ class StateSnapshots(StateHistory):
             raise InvalidInput(f"{trigger!r} is not a trigger", hint=f"one of {', '.join(TRIGGERS)}")
 
         async def work() -> SnapshotInfo:
-            state = (await self.loader.current(agent)).state
-            about = {"name": name, "trigger": trigger, "source": source, "compression": compression}
-            info, document = await self._make(state, kind, retention=retention or Retention(), **about)
+            state = (await self._current(agent)).state
+            info, document = await self._make(
+                state, kind, trigger, name=name, source=source, retention=retention, compression=compression
+            )
             meta = {"snapshot": info.id, "kind": info.kind, "version": info.version, "trigger": trigger}
             facts = given(meta=meta | given(name=name), source=source)
             await self._write(state, [], type_="snapshot_created", facts=facts, documents=[document])
@@ -87,7 +88,15 @@ class StateSnapshots(StateHistory):
         return await retry_conflicts(work)
 
     async def _make(
-        self, state: State, kind: str, *, name: str, trigger: str, source: str, retention: Retention, compression: str
+        self,
+        state: State,
+        kind: str,
+        trigger: str,
+        *,
+        source: str,
+        name: str = "",
+        retention: Retention | None = None,
+        compression: str = "zstd",
     ) -> tuple[SnapshotInfo, Document]:
         """A snapshot of a state, not yet saved."""
         begin_ns = perf_counter_ns()
@@ -120,7 +129,7 @@ class StateSnapshots(StateHistory):
             bytes_plain=len(plain),
             bytes_stored=len(stored),
             duration_us=(perf_counter_ns() - begin_ns) // 1000,
-            retention=retention,
+            retention=retention or Retention(),
         )
         return info, Document("snapshot", _key(info), state.version, _seal(info, stored))
 
@@ -146,7 +155,7 @@ class StateSnapshots(StateHistory):
         documents = []
         for info in await self.snapshots(agent):
             if info.kind == "checkpoint" and info.version in versions:
-                plain = msgspec.json.encode((await self.loader.at(agent, info.version)).raw())
+                plain = msgspec.json.encode((await self.at(agent, version=info.version)).raw())
                 stored = compress.compress(plain)
                 info = info._replace(kind="full", compression="zstd", bytes_plain=len(plain), bytes_stored=len(stored))
                 documents.append(Document("snapshot", _key(info), info.version, _seal(info, stored)))
@@ -188,7 +197,7 @@ class StateSnapshots(StateHistory):
 
             print((await m.state.preview_restore("reviewer", "before")).changes)
         """
-        state = (await self.loader.current(agent)).state
+        state = (await self._current(agent)).state
         id_, target, warnings = await self._sought(agent, snapshot)
         found = changes.changes(state.raw(), changes.difference(state.raw(), target.raw()))
         return StatePreview(id_, state.version, list(found), warnings)
@@ -204,7 +213,7 @@ class StateSnapshots(StateHistory):
             return id_, await self._state_of(document), ()
         except Corrupt as error:
             try:
-                state = await self.loader.at(agent, document.version)
+                state = await self.at(agent, version=document.version)
             except NotFound:
                 raise error from None
             loader.check(state)
@@ -223,14 +232,13 @@ class StateSnapshots(StateHistory):
         except Corrupt:
             if not force:  # how long it was to be kept cannot be read any more
                 raise
-            await self._journal.store.append(documents=[document._replace(body=None)])
-            return
-        needed = [each.id for each in await self.snapshots(agent) if each.base == info.id]
-        if needed:
-            raise InvalidInput(f"snapshot {info.id} is the base of {', '.join(needed)}", hint="delete those first")
-        if (info.retention.permanent or info.retention.critical) and not force:
-            kind = "permanent" if info.retention.permanent else "critical"
-            raise InvalidInput(f"snapshot {info.id} is {kind}", hint="delete it by force if you are sure")
+        else:
+            needed = [each.id for each in await self.snapshots(agent) if each.base == info.id]
+            if needed:
+                raise InvalidInput(f"snapshot {info.id} is the base of {', '.join(needed)}", hint="delete those first")
+            if (info.retention.permanent or info.retention.critical) and not force:
+                kind = "permanent" if info.retention.permanent else "critical"
+                raise InvalidInput(f"snapshot {info.id} is {kind}", hint="delete it by force if you are sure")
         await self._journal.store.append(documents=[document._replace(body=None)])
 
     async def expire_snapshots(self, agent: str) -> list[str]:
@@ -299,7 +307,7 @@ class StateSnapshots(StateHistory):
     async def _state_of(self, document: Document) -> State:
         info, stored = _open(document)
         if info.kind == "checkpoint":
-            return await self.loader.at(info.agent, info.version)
+            return await self.at(info.agent, version=info.version)
         plain = compress.decompress(stored, info.compression, size=info.bytes_plain)
         try:
             content = msgspec.json.decode(plain)
@@ -347,21 +355,21 @@ class StateSnapshots(StateHistory):
             raise InvalidInput(f"cannot keep the last {keep_last} events")
 
         async def work() -> Compaction:
-            entry = await self.loader.current(agent)
+            entry = await self._current(agent)
             state = entry.state
             loader.check(state)  # never put a wrong state in the place of the events that would show it
             through = await self._through(state, keep_last, keep_since)
             records = await self._records(state, through)
-            ranges = _runs(agent, records) if strategy == "merge" or critical_only else _everything(agent, records)
+            ranges = _ranges(agent, records, keep_critical=strategy == "merge" or critical_only)
             left = len(records) - sum(each.events - 1 for each in ranges)
             if left == len(records) or dry_run:
                 return Compaction(agent, strategy, through, len(records), left, None, None)
             documents = folds.renewed(state, entry.tally, agents.stream(agent))
             snapshot: str | None = None
             if strategy == "snapshot":
-                kept = await self.loader.at(agent, records[-1].version)
-                about = {"name": "", "trigger": "event", "source": source, "compression": "zstd"}
-                info, document = await self._make(kept, "full", retention=Retention(permanent=True), **about)
+                kept = await self.at(agent, version=records[-1].version)
+                permanent = Retention(permanent=True)
+                info, document = await self._make(kept, "full", "event", source=source, retention=permanent)
                 documents.append(document)
                 snapshot = info.id
             gone = {version for each in ranges for version in range(each.first, each.last.version)}
@@ -385,7 +393,7 @@ class StateSnapshots(StateHistory):
         if keep_last is not None:
             return max(0, state.version - keep_last)
         if keep_since is not None:
-            return await self.loader.version_before(state.agent, loader.instant(keep_since))
+            return await self._version_before(state.agent, loader.instant(keep_since))
         return state.version
 
     async def _replace(
@@ -438,24 +446,9 @@ def _open(document: Document) -> tuple[SnapshotInfo, bytes]:
     return SnapshotInfo(**fields), rest[4 + size :]
 
 
-def _everything(agent: str, records: list[Record]) -> list[_Range]:
-    """All of them as one baseline that holds the state they led to."""
-    if not records:
-        return []
-    fold = StateFold(empty(agent))
-    for record in records:
-        fold.add(record)
-    loader.check(fold.state())
-    event = Baseline(
-        ops=[["set", "", copied(fold.data())]],
-        sum=loader.content(records[-1]).sum,
-        since_us=loader.begin(records[0]),
-    )
-    return [_Range(1, records[-1], len(records), event)]
-
-
-def _runs(agent: str, records: list[Record]) -> list[_Range]:
-    """Each run of uncritical events as one event with what they changed together."""
+def _ranges(agent: str, records: list[Record], *, keep_critical: bool) -> list[_Range]:
+    """Each run of uncritical events as one event with what they changed together; or all events as one baseline that
+    holds the state they led to."""
     ranges: list[_Range] = []
     fold = StateFold(empty(agent))
     run: list[Record] = []
@@ -463,24 +456,20 @@ def _runs(agent: str, records: list[Record]) -> list[_Range]:
 
     def close() -> None:
         if len(run) > 1:
-            ops = changes.difference(before, fold.data())
-            first = run[0].version - run[0].spans + 1
-            event = EventsMerged(
-                ops=copied(ops),
-                sum=loader.content(run[-1]).sum,
-                since_us=loader.begin(run[0]),
-                meta={"events": len(run)},
-            )
-            ranges.append(_Range(first, run[-1], len(run), event))
+            total, since_us = loader.content(run[-1]).sum, loader.begin(run[0])
+            event: EventBase = Baseline(ops=[["set", "", copied(fold.data())]], sum=total, since_us=since_us)
+            if keep_critical:
+                ops = copied(changes.difference(before, fold.data()))
+                event = EventsMerged(ops=ops, sum=total, since_us=since_us, meta={"events": len(run)})
+            ranges.append(_Range(run[0].version - run[0].spans + 1, run[-1], len(run), event))
         run.clear()
 
     for record in records:
-        is_critical = loader.content(record).critical or record.type in agents.CRITICAL
-        if is_critical:
+        if keep_critical and (loader.content(record).critical or record.type in agents.CRITICAL):
             close()
-        elif not run:
-            before = copied(fold.data())
-        if not is_critical:
+        else:
+            if not run:
+                before = copied(fold.data())
             run.append(record)
         fold.add(record)
     close()

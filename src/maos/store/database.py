@@ -97,8 +97,10 @@ class Database(ABC):
         """Return whether a plan with an unknown outcome is in the database; None if it was compacted since."""
         if not plan.rows:
             return False  # documents only: they can be written again
-        rows = await self.execute("hash_at", *plan.last_version)
-        return plan.matches(rows[0] if rows else None)
+        stream, version = plan.rows[-1][1:3]
+        for found, hash_ in await self.execute("hash_at", stream, version):
+            return bool(hash_ == plan.last_hash) if found == version else None
+        return False
 
     def needs_maintenance(self) -> bool:
         """Return whether maintenance is due; a server maintains itself."""

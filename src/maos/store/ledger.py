@@ -12,6 +12,8 @@ from asyncio import Future
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from maos.errors import Conflict, InvalidInput, KeyReused, LeaseLost, MaosError
 from maos.store.chain import link
 from maos.store.contract import GENESIS, Appended, Document, Key, Lease, Replacement, Write
@@ -34,29 +36,19 @@ def expects_twice(writes: Sequence[Write]) -> bool:
     return False
 
 
-class AppendRequest:
+class AppendRequest(msgspec.Struct, eq=False):
     """An append in progress: the request, and its reply or error once it is known."""
 
-    __slots__ = ("documents", "done", "error", "key", "replacing", "reply", "size", "under", "waiter", "writes")
-
-    def __init__(
-        self,
-        writes: Sequence[Write],
-        key: Key | None,
-        under: Lease | None,
-        documents: Sequence[Document],
-        replacing: Sequence[Replacement],
-    ) -> None:
-        self.writes = writes
-        self.key = key
-        self.under = under
-        self.documents = documents
-        self.replacing = replacing
-        self.reply: Appended | None = None
-        self.error: Exception | None = None
-        self.done = False
-        self.waiter: Future[None] | None = None
-        self.size = 0
+    writes: Sequence[Write]
+    key: Key | None
+    under: Lease | None
+    documents: Sequence[Document]
+    replacing: Sequence[Replacement]
+    reply: Appended | None = None
+    error: Exception | None = None
+    done: bool = False
+    waiter: Future[None] | None = None
+    size: int = 0
 
 
 Head = tuple[int, int, bytes]
@@ -84,33 +76,19 @@ Asking = Generator[tuple[Any, ...], Sequence[Any] | None, T]
 """Work that needs rows of the database: it yields the name and the arguments of each query, and is sent the rows."""
 
 
-class WriteBatch:
+class WriteBatch(msgspec.Struct, eq=False):
     """The rows of a batch, to be written in one transaction, and its accepted requests."""
 
-    __slots__ = (
-        "documents",
-        "expected",
-        "heads",
-        "keys",
-        "leases",
-        "replacing",
-        "requests",
-        "rows",
-        "streams",
-        "time_us",
-    )
-
-    def __init__(self, expected: int, time_us: int) -> None:
-        self.expected = expected
-        self.time_us = time_us
-        self.rows: list[EventRow] = []
-        self.streams: list[tuple[int, str]] = []
-        self.keys: dict[str, KeyRow] = {}
-        self.documents: list[Document] = []
-        self.replacing: list[tuple[int, Replacement]] = []
-        self.heads: dict[str, Head] = {}
-        self.leases: set[tuple[str, int]] = set()
-        self.requests: list[AppendRequest] = []
+    expected: int
+    time_us: int
+    rows: list[EventRow] = []
+    streams: list[tuple[int, str]] = []
+    keys: dict[str, KeyRow] = {}
+    documents: list[Document] = []
+    replacing: list[tuple[int, Replacement]] = []
+    heads: dict[str, Head] = {}
+    leases: set[tuple[str, int]] = set()
+    requests: list[AppendRequest] = []
 
     @property
     def empty(self) -> bool:
@@ -118,24 +96,9 @@ class WriteBatch:
         return not (self.rows or self.keys or self.documents or self.replacing)
 
     @property
-    def last_version(self) -> tuple[int, int]:
-        """Stream id and version of the last event."""
-        return self.rows[-1][1:3]
-
-    @property
     def last_hash(self) -> bytes:
         """The hash of the last event."""
         return self.rows[-1][-1]
-
-    def matches(self, found: Sequence[Any] | None) -> bool | None:
-        """Return whether it was written, from version and hash of the stored event at or after its last version.
-
-        None if another process has compacted that version since, so that it is unknown.
-        """
-        if found is None:
-            return False
-        version, hash_ = found
-        return bool(hash_ == self.last_hash) if version == self.last_version[1] else None
 
     def other_rows(self) -> Iterator[tuple[str, Sequence[Any]]]:
         """Return the statements that write documents and replacements, by name, with their arguments."""

@@ -1,4 +1,4 @@
-"""The journal in one SQLite file, through apsw.
+"""The journal in one SQLite file, or in the memory of SQLite, through apsw.
 
 apsw includes its own SQLite: every release before 3.51.3 can lose committed writes in a race of checkpoint and commit.
 Reads and uncontended commits run on the event loop's thread (microseconds, and one fsync); group commits run in one
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from itertools import chain
@@ -469,3 +471,22 @@ class SqliteDatabase(Database):
                 return work(connection)
 
         return await asyncio.get_running_loop().run_in_executor(None, run)
+
+
+class MemoryDatabase(SqliteDatabase):
+    """A SQLite database in the memory of this process: nothing is durable, and nobody else can open it."""
+
+    blocking = False  # no commit waits for a disk or for another process, so none needs a thread
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(Path(f"/maos-{secrets.token_hex(8)}"), clock=clock, vfs="memdb")
+        self.place = ":memory:"
+        self.mark = MarkFile(Path(os.devnull))  # there is no end that could be lost
+
+    async def listen(self, woken: Callable[[], None]) -> None:
+        """No other process commits."""
+
+    async def copy_to(self, target: Path) -> int:
+        raise StoreUnavailable(
+            f"a store in memory cannot be copied to {target}", written=False, hint="open a file instead"
+        )

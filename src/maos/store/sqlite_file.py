@@ -62,7 +62,7 @@ def head_of_copy(copy: Path, query: str) -> int:
 
 
 def switch_to_wal(connection: apsw.Connection, place: str, *, is_real: bool) -> None:
-    """Turn on write-ahead logging; a file on a file system of the tests (`is_real` off) may go without."""
+    """Turn on write-ahead logging; what is not on a real file system (`is_real` off) may go without."""
     if one(connection, "PRAGMA journal_mode") == "wal":
         return
     deadline = time.monotonic() + BUSY_MS_MAX / 1000

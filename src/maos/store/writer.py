@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+import msgspec
+
 from maos.errors import MaosError, StoreUnavailable
 from maos.store.contract import Appended
 from maos.store.database import Database
@@ -32,16 +34,13 @@ BATCH_BYTES_MAX = 16 << 20
 REPEAT = "the outcome is unknown; repeating the append under the same key is safe"
 
 
-class _Job:
+class _Job(msgspec.Struct, eq=False):
     """Work other than an append that needs the writer's turn."""
 
-    __slots__ = ("error", "result", "waiter", "work")
-
-    def __init__(self, work: Callable[[], Coroutine[Any, Any, Any]], waiter: asyncio.Future[None]) -> None:
-        self.work = work
-        self.waiter = waiter
-        self.result: Any = None
-        self.error: Exception | None = None
+    work: Callable[[], Coroutine[Any, Any, Any]]
+    waiter: asyncio.Future[None]
+    result: Any = None
+    error: Exception | None = None
 
 
 class GroupCommitWriter:

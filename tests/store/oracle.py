@@ -1,4 +1,4 @@
-"""A store in memory: the simplest implementation of the contract, and the oracle of the tests.
+"""The oracle: the simplest implementation of the store contract, in dictionaries.
 
 It shares no code with the SQL stores but the hash chain, so that a comparison with it means something.
 """
