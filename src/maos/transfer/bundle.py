@@ -309,10 +309,8 @@ class Contents(NamedTuple):
     manifest: Manifest
     streams: dict[str, list[Record]]
     """The events of each stream, in the formats of this maos."""
-    order: list[str]
-    """The stream of each event, in the order that they were recorded in."""
-    times_us: list[int]
-    """When each of them was."""
+    records: list[Record]
+    """All of them, in the order that they were recorded in."""
     git: Part | None
 
 
@@ -360,23 +358,21 @@ def read(reader: BundleReader, name: str, codec: Codec) -> Contents:
         names = list(streams)
         if len(names) != len(manifest.streams):
             raise damaged(name, "it has the same stream twice")
-        order: list[str] = []
-        times_us: list[int] = []
+        records: list[Record] = []
         for line in lines:
             if not 0 <= line.stream < len(names):
                 raise damaged(name, "it has an event of no stream")
             stream = names[line.stream]
-            order.append(stream)
-            times_us.append(line.time_us)
-            streams[stream].append(_record(codec, line, stream, len(streams[stream]) + 1))
+            records.append(_record(codec, line, stream, len(streams[stream]) + 1))
+            streams[stream].append(records[-1])
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise damaged(name, f"it does not say what it should: {error}") from error
-    if not order:
+    if not records:
         raise damaged(name, "it has no events")
     if [each.events for each in manifest.streams] != [len(events) for events in streams.values()]:
         raise damaged(name, "it has not the events that it names")
     git = reader.parts[-1] if kinds[-1] == GIT else None
-    return Contents(manifest, streams, order, times_us, git)
+    return Contents(manifest, streams, records, git)
 
 
 def _lines(reader: BundleReader, name: str) -> Iterator[EventLine]:

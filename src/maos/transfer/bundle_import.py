@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -48,7 +48,6 @@ from maos.transfer.bundle import (
     GIT_BYTES_MAX,
     JOURNAL_BYTES_MAX,
     BundleReader,
-    Contents,
     Manifest,
     damaged,
 )
@@ -246,22 +245,21 @@ class BundleImporter:
 
     async def _write(self, place: RebaseTarget, versions: dict[str, int]) -> None:
         manifest, members, streams = self._manifest, self._checked.members, self._contents.streams
-        rebaser = Rebaser(place, streams, manifest.id, members)
-        new, later = _in_order(self._contents, versions, manifest.stream)
+        rebaser = Rebaser(place, self._contents.records, manifest.id, members)
+        new = [each for each in self._contents.records if each.version > versions[each.stream]]
         noted = BundleImported(
             sha256=self._reader.sha256,
             made_by=manifest.made_by,
             made_us=manifest.made_us,
             version=len(streams[manifest.stream]),
             events=len(new),
-            later=later,
+            later=_later(new, manifest.stream),
             at_us=self._clock.now_us(),
         )
         appends = [Append(bundle_stream(manifest.id), [noted])]  # first: its position tells theirs
         expected: dict[str, int | None] = dict(versions)
-        for name, found in groupby(new, key=itemgetter(0)):
-            events = [rebaser.rebase(event) for _name, event in found]
-            appends.append(Append(name, events, expected=expected.pop(name, None)))
+        for name, found in groupby(new, key=attrgetter("stream")):
+            appends.append(Append(name, list(map(rebaser.rebase, found)), expected=expected.pop(name, None)))
         appends += [Append(name, [], expected=version) for name, version in expected.items()]
         pointer = BundleImported(of=manifest.id, at_us=noted.at_us)
         apart = sorted(name for name in members.roots | members.also if manifest.id not in owners(name))
@@ -271,28 +269,20 @@ class BundleImporter:
         crash_point("import:after append")
 
 
-def _in_order(
-    bundle: Contents, versions: Mapping[str, int], own: str
-) -> tuple[list[tuple[str, Record]], dict[str, int]]:
-    """The events that are not here yet, as they were recorded, all streams together; and for versions of the run how
-    many events came with them in the same append, which belong to the same point in time."""
-    counts = dict.fromkeys(bundle.streams, 0)
-    lines: list[tuple[str, int, int]] = []
-    for name, time_us in zip(bundle.order, bundle.times_us, strict=True):
-        counts[name] += 1
-        if counts[name] > versions[name]:
-            lines.append((name, counts[name], time_us))
+def _later(new: Sequence[Record], own: str) -> dict[str, int]:
+    """For versions of the run, how many events came with them in the same append, which belong to the same point in
+    time."""
     later: dict[str, int] = {}
-    for number, (name, version, time_us) in enumerate(lines):
-        if name != own:
+    for number, record in enumerate(new):
+        if record.stream != own:
             continue
         end, others = number + 1, False
-        while end < len(lines) and lines[end][2] == time_us and not (others and lines[end][0] == own):
-            others = others or lines[end][0] != own
+        while end < len(new) and new[end].time_us == record.time_us and not (others and new[end].stream == own):
+            others = others or new[end].stream != own
             end += 1
         if end > number + 1:
-            later[str(version)] = end - number - 1
-    return [(name, bundle.streams[name][version - 1]) for name, version, _time_us in lines], later
+            later[str(record.version)] = end - number - 1
+    return later
 
 
 def _what(versions: dict[str, int], new: dict[str, int]) -> str:
@@ -378,16 +368,11 @@ def _changed(data: Data, path: tuple[str, ...], change: Change) -> Data:
 class Rebaser:
     """Replaces what events say of another machine by what is true of this one."""
 
-    def __init__(self, place: RebaseTarget, streams: Mapping[str, Iterable[Record]], id: str, members: Members) -> None:
+    def __init__(self, place: RebaseTarget, records: Iterable[Record], id: str, members: Members) -> None:
         self._place = place
         self._members = members
         self._id = id
-        begun = [
-            _attempt(record)
-            for records in streams.values()
-            for record in records
-            if isinstance(record.event, (AttemptPlanned, AttemptBranched))
-        ]
+        begun = [_attempt(each) for each in records if isinstance(each.event, (AttemptPlanned, AttemptBranched))]
         in_git = [each for each in begun if each.get("workspace", {}).get("repository") is not None]
         self._in_git = {each.get("agent", "") for each in in_git}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -23,22 +23,23 @@ from maos.errors import (
 )
 from maos.faults import crash_point
 from maos.holder.agent_process import StartFailed
-from maos.journal.journal import Journal
 from maos.model import workflow as model
 from maos.model.attempt import Attempt
 from maos.model.events.run import TaskReleased
+from maos.model.events.workflow import StepCompleted, StepFailure, StepStarted
 from maos.model.run import TaskState
 from maos.model.status import AttemptStatus, TaskStatus
 from maos.model.workflow import WorkflowRun
 from maos.runs.decisions import Outcome, what_follows
 from maos.workflows import values
 from maos.workflows.control import Control
-from maos.workflows.definition import Handle, StartRequest, StepFailed, Workflow, WorkflowChanged
-from maos.workflows.record import RunRecord, find_run, until
+from maos.workflows.definition import Handle, StartRequest, StepFailed, WorkflowChanged
+from maos.workflows.record import find_run, until
 
 if TYPE_CHECKING:
     from maos.engine.attempts import Attempts
     from maos.engine.live import LiveAttempt
+    from maos.workflows.engine import WorkflowEngine
 
 INFRASTRUCTURE = (StoreUnavailable, LeaseLost, Conflict, Corrupt, HistoryLost, UnknownFormat)
 """Errors that say nothing about a child or an agent itself: this execution ends, and the run can be resumed."""
@@ -47,10 +48,6 @@ HELD_S = 0.25
 NAME_CHARS_MAX = 64
 
 Begin = Callable[[], Coroutine[Any, Any, "LiveAttempt | None"]]
-Start = Callable[[StartRequest], Awaitable[Handle[Any]]]
-"""Starts a child, or resumes it."""
-Stop = Callable[[str, str, str], Coroutine[Any, Any, None]]
-"""Has the child of an id paused or cancelled, for a reason, whichever process executes it."""
 
 
 def name_of(parent: str, step_id: str) -> str:
@@ -62,11 +59,11 @@ def name_of(parent: str, step_id: str) -> str:
 
 
 def names(parent: WorkflowRun, kind: str, *statuses: str) -> list[str]:
-    """The children or the agents whose steps have one of these statuses."""
+    """The children or the agents whose steps have one of these statuses; without any, all of them."""
     return [
-        step.about.get("id") or name_of(parent.id, step_id)
+        str(step.about.get("id") or name_of(parent.id, step_id))
         for step_id, step in parent.steps.items()
-        if step.kind == kind and step.status in statuses
+        if step.kind == kind and (not statuses or step.status in statuses)
     ]
 
 
@@ -78,55 +75,26 @@ def is_abandoned(parent: WorkflowRun, id: str) -> bool:
 class Children:
     """Starts, resumes and ends the children and the agents of one workflow run."""
 
-    def __init__(
-        self,
-        control: Control,
-        record: RunRecord,
-        journal: Journal,
-        attempts: Callable[[], Attempts],
-        *,
-        start: Start,
-        stop: Stop,
-        even_paused: bool,
-    ) -> None:
+    def __init__(self, control: Control, engine: WorkflowEngine, on_change: str, even_paused: bool) -> None:
         self._control = control
-        self._record = record
-        self._journal = journal
-        self._attempts = attempts
-        self._start = start
-        self._stop = stop
+        self._record = control.record
+        self._engine = engine
+        self._on_change = on_change
         self._even_paused = even_paused
         """Whether this run was explicitly resumed, so that children and agents that were paused or stopped are too."""
         self._ending: set[asyncio.Task[Any]] = set()
         """Tasks that end children and agents."""
 
-    @property
-    def _id(self) -> str:
-        return self._record.run.id
-
-    async def child(
-        self, step_id: str, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], id: str
+    async def execute(
+        self,
+        step_id: str,
+        kind: str,
+        name: str,
+        digest: str,
+        about: Mapping[str, str],
+        work: Callable[[], Awaitable[Any]],
     ) -> Any:
-        """Return the result of a child workflow run; StepFailed when it fails."""
-        digest = values.digest(args, kwargs, f"an argument of {workflow.name}")
-        about = {"id": id} if id else {}
-        request = StartRequest(workflow, args, kwargs, id or name_of(self._id, step_id), parent=self._id)
-        work = partial(self._run_child, request)
-        result = await self._execute(step_id, model.CHILD, workflow.name, digest, about, work)
-        return values.typed(result, workflow.returns, f"what the workflow {workflow.name} returned")
-
-    async def agent(self, step_id: str, task: str, given: dict[str, Any]) -> str:
-        """Return what an agent answers; StepFailed when it fails."""
-        digest = values.digest((task, given), {}, "an argument of agent()")
-        about = {"task": values.beginning(task)}
-        work = partial(self.run_agent, name_of(self._id, step_id), task, given)
-        answer: str = await self._execute(step_id, model.AGENT, given["kind"], digest, about, work)
-        return answer
-
-    async def _execute(
-        self, step_id: str, kind: str, name: str, digest: str, about: dict[str, Any], work: Callable[[], Awaitable[Any]]
-    ) -> Any:
-        """Execute a step that has a record of its own: it is resumed, never begun twice."""
+        """Execute a step that has a record of its own: it is resumed, never begun twice. StepFailed when it fails."""
         step = await self._control.recorded(step_id, kind, name, digest)
         if step is not None and step.status == model.DONE:
             return step.result
@@ -134,22 +102,23 @@ class Children:
             raise StepFailed(name, step.error or {})
         with self._control.waiting(step_id):
             if step is None:
-                self._record.add_started(step_id, kind, name, digest=digest, about=about)
+                self._record.add(StepStarted, step_id=step_id, kind=kind, name=name, digest=digest, about=about)
                 await self._record.flush()
             crash_point(f"workflow:before {kind}")
             try:
                 result = await work()
             except StepFailed as error:
-                self._record.add_failed(step_id, {"type": error.type, "message": error.message})
+                raised = {"type": error.type, "message": error.message}
+                self._record.add(StepFailure, step_id=step_id, error=raised)
                 await self._record.write_outcome(step_id)
                 raise
             except INFRASTRUCTURE as error:  # which says nothing about the step
                 raise self._record.give_up(error) from error
-            self._record.add_completed(step_id, result)
+            self._record.add(StepCompleted, step_id=step_id, result=result)
             await self._record.write_outcome(step_id)
         return result
 
-    async def _run_child(self, request: StartRequest) -> Any:
+    async def run_child(self, request: StartRequest) -> Any:
         """Start or resume a child, and wait for it; it is paused and cancelled with its parent."""
         id = request.id
         try:
@@ -159,14 +128,14 @@ class Children:
                     break
                 except (Held, LeaseLost):  # another process runs it: wait for its end, or for that of the process
                     await asyncio.sleep(HELD_S)
-                    run = await find_run(self._journal, id)
+                    run = await find_run(self._engine.journal, id)
                     if run.status != model.RUNNING:
                         break
         except asyncio.CancelledError:
             control = self._control
             if status := model.CANCELLED if control.abandons else control.stop_as:
                 why = f"was {status}" if control.stop_as else "does not wait for it any more"
-                self._end(self._stop(id, status, f"{self._id} {why}"))
+                self._end(self._engine.stop(id, status, f"{request.parent} {why}"))
             raise
         if run.status == model.COMPLETED:
             return run.result
@@ -178,7 +147,7 @@ class Children:
 
     async def _begin(self, request: StartRequest) -> Handle[Any]:
         try:
-            return await self._start(request)
+            return await self._engine.start(request, on_change=self._on_change, even_paused=self._even_paused)
         except (WorkflowChanged, NotFound) as error:
             raise self._record.changed(f"its child {request.id} cannot be resumed: {error.what}") from error
         except NotAgreed as error:
@@ -195,7 +164,7 @@ class Children:
 
         One that a person stops pauses its parent, and is resumed when the parent is explicitly resumed.
         """
-        attempts, tries = self._attempts(), 0
+        attempts, tries = self._engine.attempts(), 0
         try:
             attempt = await attempts.get(name)
         except NotFound:
@@ -222,7 +191,7 @@ class Children:
 
     async def _run_attempt(self, name: str, begin: Begin) -> Attempt:
         """Begin an attempt and wait for its end; or for that of one that another process has."""
-        attempts = self._attempts()
+        attempts = self._engine.attempts()
         begun: asyncio.Task[LiveAttempt | None] | None = None
         try:
             while True:
@@ -263,9 +232,9 @@ class Children:
         or that it did not come to again before it was cancelled."""
         run = self._record.run
         for name in names(run, model.CHILD, model.STARTED, model.ABANDONED):
-            self._end(self._stop(name, model.CANCELLED, f"{run.id} is {run.status}"))
+            self._end(self._engine.stop(name, model.CANCELLED, f"{run.id} is {run.status}"))
         for name in names(run, model.AGENT, model.STARTED, model.ABANDONED):
-            self._end(stop_agent(self._attempts(), name))
+            self._end(stop_agent(self._engine.attempts(), name))
 
     async def all_ended(self) -> None:
         """Return when the children and agents that are being ended have ended."""

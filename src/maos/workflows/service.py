@@ -19,16 +19,15 @@ from maos.journal.journal import Append, Journal
 from maos.model import workflow as model
 from maos.model.events.commands import CancelRequested, Command, PauseRequested, ResolveRequested, SignalSent
 from maos.model.events.run import QuestionAnswered
+from maos.model.events.workflow import StepRetried, StepStarted, StepUnknown
 from maos.model.message import inbox
-from maos.model.run import Run
 from maos.model.workflow import Schedule, Step, WorkflowRun, stream
 from maos.store.contract import Key
-from maos.workflows import children, file_changes, record, schedules, values
+from maos.workflows import children, record, schedules, values
 from maos.workflows.definition import Handle, NotWaiting, StartRequest, Workflow, WorkflowChanged, find, result_of
 from maos.workflows.engine import REFUSE, WorkflowEngine
-from maos.workflows.file_changes import Look
 from maos.workflows.schedules import Load
-from maos.workflows.status import Status, WorkflowNotice, WorkflowPreview
+from maos.workflows.status import Status, WorkflowPreview
 
 if TYPE_CHECKING:
     from maos.engine.attempts import Attempts
@@ -149,12 +148,6 @@ class Workflows:
             await consent.agree(self._journal, self._clock, id)
         async with self._engine.turn(known.id):
             return await self._engine.resume(known, workflow or find(known.name, known.definition), on_change)
-
-    async def apply_file(self, run: Run, on_change: str) -> tuple[Run, Look | None]:
-        """Before a run that was made from a plan file is resumed: apply what was said about a changed file, keep,
-        replay or refuse. The run that is resumed, and how its file differs, if it does.
-        """
-        return await file_changes.apply(self._journal, self._clock, run, on_change)
 
     async def needs_consent(self, id: str, *, refuse: bool = False) -> bool:
         """Whether a workflow came with a file and a person has yet to agree to it; with `refuse`, raise NotAgreed."""
@@ -312,11 +305,13 @@ class Workflows:
             if found is not None:
                 yield found
 
-    async def notices(self, id: str, *, after: int = 0) -> AsyncIterator[WorkflowNotice]:
-        """What a person who watches a workflow run should know, from a version of its stream on, as it happens."""
+    async def notices(self, id: str, *, after: int = 0) -> AsyncIterator[StepStarted | StepUnknown | StepRetried]:
+        """What a person who watches a workflow run should know, from a version of its stream on, as it happens: a step
+        waits for a signal or an answer, may or may not have taken effect, or is retried."""
         async for each in self._journal.follow_stream(stream(id), after=after):
-            if notice := WorkflowNotice.of(each.event):
-                yield notice
+            is_begun = isinstance(each.event, StepStarted) and each.event.kind in (model.GATE, model.SIGNAL)
+            if is_begun or isinstance(each.event, StepUnknown | StepRetried):
+                yield each.event
 
     async def preview(
         self, id: str, *, workflow: Workflow[..., Any] | None = None, on_change: str = REFUSE
