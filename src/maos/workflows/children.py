@@ -23,6 +23,7 @@ from maos.errors import (
 )
 from maos.faults import crash_point
 from maos.holder.agent_process import StartFailed
+from maos.journal.journal import Journal
 from maos.model import workflow as model
 from maos.model.attempt import Attempt
 from maos.model.events.run import TaskReleased
@@ -39,7 +40,6 @@ from maos.workflows.record import find_run, until
 if TYPE_CHECKING:
     from maos.engine.attempts import Attempts
     from maos.engine.live import LiveAttempt
-    from maos.workflows.engine import WorkflowEngine
 
 INFRASTRUCTURE = (StoreUnavailable, LeaseLost, Conflict, Corrupt, HistoryLost, UnknownFormat)
 """Errors that say nothing about a child or an agent itself: this execution ends, and the run can be resumed."""
@@ -48,6 +48,10 @@ HELD_S = 0.25
 NAME_CHARS_MAX = 64
 
 Begin = Callable[[], Coroutine[Any, Any, "LiveAttempt | None"]]
+Start = Callable[[StartRequest], Awaitable[Handle[Any]]]
+"""Starts a child, or resumes it."""
+Stop = Callable[[str, str, str], Coroutine[Any, Any, None]]
+"""Has the child of an id paused or cancelled, for a reason, whichever process executes it."""
 
 
 def name_of(parent: str, step_id: str) -> str:
@@ -75,11 +79,22 @@ def is_abandoned(parent: WorkflowRun, id: str) -> bool:
 class Children:
     """Starts, resumes and ends the children and the agents of one workflow run."""
 
-    def __init__(self, control: Control, engine: WorkflowEngine, on_change: str, even_paused: bool) -> None:
+    def __init__(
+        self,
+        control: Control,
+        journal: Journal,
+        attempts: Callable[[], Attempts],
+        *,
+        start: Start,
+        stop: Stop,
+        even_paused: bool,
+    ) -> None:
         self._control = control
         self._record = control.record
-        self._engine = engine
-        self._on_change = on_change
+        self._journal = journal
+        self._attempts = attempts
+        self._start = start
+        self._stop = stop
         self._even_paused = even_paused
         """Whether this run was explicitly resumed, so that children and agents that were paused or stopped are too."""
         self._ending: set[asyncio.Task[Any]] = set()
@@ -128,14 +143,14 @@ class Children:
                     break
                 except (Held, LeaseLost):  # another process runs it: wait for its end, or for that of the process
                     await asyncio.sleep(HELD_S)
-                    run = await find_run(self._engine.journal, id)
+                    run = await find_run(self._journal, id)
                     if run.status != model.RUNNING:
                         break
         except asyncio.CancelledError:
             control = self._control
             if status := model.CANCELLED if control.abandons else control.stop_as:
                 why = f"was {status}" if control.stop_as else "does not wait for it any more"
-                self._end(self._engine.stop(id, status, f"{request.parent} {why}"))
+                self._end(self._stop(id, status, f"{request.parent} {why}"))
             raise
         if run.status == model.COMPLETED:
             return run.result
@@ -147,7 +162,7 @@ class Children:
 
     async def _begin(self, request: StartRequest) -> Handle[Any]:
         try:
-            return await self._engine.start(request, on_change=self._on_change, even_paused=self._even_paused)
+            return await self._start(request)
         except (WorkflowChanged, NotFound) as error:
             raise self._record.changed(f"its child {request.id} cannot be resumed: {error.what}") from error
         except NotAgreed as error:
@@ -164,7 +179,7 @@ class Children:
 
         One that a person stops pauses its parent, and is resumed when the parent is explicitly resumed.
         """
-        attempts, tries = self._engine.attempts(), 0
+        attempts, tries = self._attempts(), 0
         try:
             attempt = await attempts.get(name)
         except NotFound:
@@ -191,7 +206,7 @@ class Children:
 
     async def _run_attempt(self, name: str, begin: Begin) -> Attempt:
         """Begin an attempt and wait for its end; or for that of one that another process has."""
-        attempts = self._engine.attempts()
+        attempts = self._attempts()
         begun: asyncio.Task[LiveAttempt | None] | None = None
         try:
             while True:
@@ -232,9 +247,9 @@ class Children:
         or that it did not come to again before it was cancelled."""
         run = self._record.run
         for name in names(run, model.CHILD, model.STARTED, model.ABANDONED):
-            self._end(self._engine.stop(name, model.CANCELLED, f"{run.id} is {run.status}"))
+            self._end(self._stop(name, model.CANCELLED, f"{run.id} is {run.status}"))
         for name in names(run, model.AGENT, model.STARTED, model.ABANDONED):
-            self._end(stop_agent(self._engine.attempts(), name))
+            self._end(stop_agent(self._attempts(), name))
 
     async def all_ended(self) -> None:
         """Return when the children and agents that are being ended have ended."""

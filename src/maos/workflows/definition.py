@@ -12,14 +12,11 @@ import textwrap
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.model.workflow import CHANGED, COMPLETED, PAUSED, WorkflowRun
 from maos.workflows import values
-
-if TYPE_CHECKING:
-    from maos.workflows.engine import Scope
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -97,8 +94,16 @@ class StepDefinition(Generic[P, R]):
         return result
 
 
-executor: ContextVar[Scope | None] = ContextVar("maos_executor", default=None)
-"""The branch of a workflow function that runs now; None outside of workflows and inside of steps."""
+class Executor(Protocol):
+    """Executes the steps of the workflow function that runs now, and records their outcomes."""
+
+    async def run_step(self, step: StepDefinition[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the recorded outcome of the step, or that of executing it now."""
+        ...
+
+
+executor: ContextVar[Executor | None] = ContextVar("maos_executor", default=None)
+"""None outside of workflows and inside of steps."""
 
 
 class Workflow(Generic[P, R]):

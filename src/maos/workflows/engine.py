@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ from maos.model.status import WorkflowStatus
 from maos.model.workflow import CANCELLED, CHANGED, PAUSED, WorkflowRun, stream
 from maos.store.contract import Lease
 from maos.workflows import values
-from maos.workflows.children import Children
+from maos.workflows.children import Children, Stop
 from maos.workflows.control import Control
 from maos.workflows.definition import Handle, StartRequest, StepDefinition, Workflow, WorkflowChanged, executor, find
 from maos.workflows.record import CheckpointPolicy, RunRecord, find_run
@@ -66,7 +66,7 @@ class WorkflowEngine:
         clock: Clock,
         *,
         mailbox: Mailbox,
-        stop: Callable[[str, str, str], Coroutine[Any, Any, None]],
+        stop: Stop,
         attempts: Callable[[], Attempts],
         lease_s: float,
     ) -> None:
@@ -74,7 +74,6 @@ class WorkflowEngine:
         self.clock = clock
         self._mailbox = mailbox
         self.stop = stop
-        """Has the run of an id paused or cancelled, for a reason, whichever process executes it."""
         self.attempts = attempts
         self._lease_s = lease_s
         self._executions: dict[str, Execution] = {}
@@ -271,7 +270,10 @@ class Execution:
         self.record = RunRecord(recorder, engine.clock, code_before)
         self.control = Control(self.record)
         self.steps = Steps(self.control, engine.threads)
-        self.children = Children(self.control, engine, on_change, even_paused)
+        start = partial(engine.start, on_change=on_change, even_paused=even_paused)
+        self.children = Children(
+            self.control, engine.journal, engine.attempts, start=start, stop=engine.stop, even_paused=even_paused
+        )
         self.task: asyncio.Task[WorkflowRun] | None = None
         """The task of this process that executes it."""
         self.strays: set[asyncio.Task[Any]] = set()
@@ -389,7 +391,7 @@ class Scope:
 def current_scope() -> Scope | None:
     """The branch that runs now; None outside of workflows and inside of steps."""
     found = executor.get()
-    return None if found is None else found.current()
+    return found.current() if isinstance(found, Scope) else None
 
 
 def need_scope(what: str) -> Scope:

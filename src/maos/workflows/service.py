@@ -266,10 +266,8 @@ class Workflows:
             serving = asyncio.create_task(m.workflows.serve())
             serving.cancel()
         """
-        server = schedules.ScheduleServer(
-            self._journal, self._clock, start=self.start_with, resume=self.resume_all, tell=tell, load=load
-        )
-        await server.serve()
+        start, resume = self.start_with, self.resume_all
+        await schedules.serve(self._journal, self._clock, start=start, resume=resume, tell=tell, load=load)
 
     # --- queries ---------------------------------------------------------------------------------------------
 
