@@ -20,7 +20,13 @@ from maos.model.status import WorkflowStatus
 FORMAT = 2
 """Grows when the fold changes; a kept fold of an older format is ignored and built again."""
 
-RUNNING, PAUSED, CHANGED, COMPLETED, FAILED, CANCELLED = (each.value for each in WorkflowStatus)
+RUNNING: str = WorkflowStatus.RUNNING.value
+PAUSED: str = WorkflowStatus.PAUSED.value
+COMPLETED: str = WorkflowStatus.COMPLETED.value
+CANCELLED: str = WorkflowStatus.CANCELLED.value
+CHANGED: str = WorkflowStatus.CHANGED.value
+FAILED = "failed"
+"""It has raised an error, which is kept. For good."""
 OPEN = (RUNNING, PAUSED, CHANGED)
 ENDED = (COMPLETED, FAILED, CANCELLED)
 

@@ -63,7 +63,7 @@ class Observer:
         """The run works in another folder from now on."""
 
     def definition_changed(self, run: Run, change: object) -> None:
-        """The plan file of the run has changed since; what `file_changes.apply` found and did."""
+        """The plan file of the run has changed since; `change` says how."""
 
     def notice(self, text: str, document: dict[str, Any]) -> None:
         """The settings have changed, worktrees were removed, or a notification could not be sent."""

@@ -109,15 +109,15 @@ class BundleImporter:
         self._manifest = self._contents.manifest
         if (self._contents.git is None) != (not self._manifest.refs):
             raise damaged(name, "it has commits without names, or names without commits")
-        self._checked = validation.check(self._contents)
+        self._root, self._members, self._attempts = validation.check(self._contents)
         self._folder = folder
         self._home = home
 
     async def bring(self, *, dry_run: bool = False) -> Imported:
         """Bring what is new in the bundle."""
-        manifest, root, streams = self._manifest, self._checked.root, self._contents.streams
+        manifest, root, streams = self._manifest, self._root, self._contents.streams
         digests = {name: [digest(event) for event in events] for name, events in streams.items()}
-        newest = {each.agent: each for each in sorted(self._checked.attempts.values(), key=lambda one: one.number)}
+        newest = {each.agent: each for each in sorted(self._attempts.values(), key=lambda one: one.number)}
         commands = [each.event for each in streams.get(inbox(manifest.id), [])[root.inbox_cursor :]]
         for _ in range(TRIES_MAX):
             versions = await self._compare(digests)
@@ -146,7 +146,7 @@ class BundleImporter:
         """How many events of each stream are here; InvalidInput where they are others, or of another run."""
         await self._check_names(digests)
         id, versions, ahead = self._manifest.id, {}, ""
-        async for name in validation.streams(self._journal, self._checked.members):
+        async for name in validation.streams(self._journal, self._members):
             if name not in digests:
                 ahead = ahead or name
         for name, expected in digests.items():
@@ -167,7 +167,7 @@ class BundleImporter:
 
     async def _check_names(self, names: Iterable[str]) -> None:
         """Nothing is written below a name that is something else's here."""
-        roots = self._checked.members.roots
+        roots = self._members.roots
         for name in sorted(roots):
             if await self._journal.version(f"{self._manifest.kind}/{name}"):
                 continue
@@ -213,13 +213,13 @@ class BundleImporter:
         repository, prefix = (target.repository, target.prefix) if target is not None else (None, "")
         place = RebaseTarget(folder, home, repository, prefix, ownership.identity(lease))
         if is_new:
-            names = {manifest.id, *(each.agent for each in self._checked.attempts.values())}
+            names = {manifest.id, *(each.agent for each in self._attempts.values())}
             await asyncio.to_thread(_check_free, place, sorted(names))
         return place
 
     def _is_in_git(self) -> bool:
         """Whether the files of the run are in worktrees, and not in a folder as it is."""
-        root, attempts = self._checked.root, self._checked.attempts.values()
+        root, attempts = self._root, self._attempts.values()
         if self._manifest.refs or (isinstance(root, Run) and root.options.get("workspace")):
             return True
         return any(each.workspace.get("repository") is not None for each in attempts)
@@ -244,7 +244,7 @@ class BundleImporter:
             return await commits.take(place.repository, path, refs)
 
     async def _write(self, place: RebaseTarget, versions: dict[str, int]) -> None:
-        manifest, members, streams = self._manifest, self._checked.members, self._contents.streams
+        manifest, members, streams = self._manifest, self._members, self._contents.streams
         rebaser = Rebaser(place, self._contents.records, manifest.id, members)
         new = [each for each in self._contents.records if each.version > versions[each.stream]]
         noted = BundleImported(

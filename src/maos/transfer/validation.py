@@ -184,17 +184,9 @@ def _shortest(names: Iterable[str]) -> list[str]:
 # --- looking through a bundle -----------------------------------------------------------------------------------
 
 
-class Checked(NamedTuple):
-    """A bundle that was found to be in order."""
-
-    root: Run | WorkflowRun
-    members: Members
-    attempts: dict[str, Attempt]
-    """By id."""
-
-
-def check(contents: Contents) -> Checked:
-    """What the bundle folds to; Corrupt, naming the place, for whatever it should not have."""
+def check(contents: Contents) -> tuple[Run | WorkflowRun, Members, dict[str, Attempt]]:
+    """What the bundle folds to: the run or workflow run, what belongs to it, and the attempts, by id; Corrupt, naming
+    the place, for whatever it should not have."""
     manifest, streams = contents.manifest, contents.streams
     check_id = check_run if manifest.kind == RUN else check_agent  # children of workflows have dots
     _check_name(check_id, manifest.id, f"{manifest.id!r} cannot name a run")
@@ -221,7 +213,7 @@ def check(contents: Contents) -> Checked:
     if manifest.kind != RUN:
         root = flows[manifest.id]
     _check_refs(manifest, members)
-    return Checked(root, members, attempts)
+    return root, members, attempts
 
 
 def _check_name(check: Callable[[str], Any], name: str, what: str) -> None:

@@ -71,11 +71,6 @@ def names(parent: WorkflowRun, kind: str, *statuses: str) -> list[str]:
     ]
 
 
-def is_abandoned(parent: WorkflowRun, id: str) -> bool:
-    """Whether a workflow run does not wait for a child any more."""
-    return not parent.is_open or id in names(parent, model.CHILD, model.ABANDONED)
-
-
 class Children:
     """Starts, resumes and ends the children and the agents of one workflow run."""
 

@@ -15,12 +15,10 @@ from zoneinfo import ZoneInfo
 
 from maos.clock import MICROSECONDS, Clock, to_datetime, to_us
 from maos.engine.streams import SCHEDULES, WORKFLOW_RUN
-from maos.errors import Conflict, Corrupt, InvalidInput, MaosError, NotFound, StoreUnavailable
+from maos.errors import Conflict, Corrupt, InvalidInput, MaosError, StoreUnavailable
 from maos.journal.journal import Journal
-from maos.model.events.records import ScheduleRemoved
-from maos.model.workflow import Schedule, Schedules
-from maos.workflows import values
-from maos.workflows.definition import StartRequest, Workflow, find
+from maos.model.workflow import Schedule
+from maos.workflows.definition import Workflow, find
 
 NAME = "all"
 LOOK_S = 5.0
@@ -156,38 +154,11 @@ async def all_of(journal: Journal) -> dict[str, Schedule]:
     return {} if found is None else found.known
 
 
-async def put(journal: Journal, clock: Clock, name: str, cron: str, request: StartRequest, zone: str) -> Schedule:
-    """Have a workflow started at recurring times; a schedule of that name is replaced."""
+def check(name: str, cron: str, zone: str) -> None:
+    """InvalidInput when a schedule cannot have this name or these times."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,40}", name):
         raise InvalidInput(f"{name!r} cannot name a schedule", hint="use up to 41 letters, digits, dashes, underscores")
     Cron(cron, zone)
-    workflow = request.workflow
-    made = Schedule(
-        name=name,
-        cron=cron,
-        zone=zone,
-        workflow=workflow.name,
-        definition=workflow.version,
-        arguments=values.arguments(workflow.function, request.args, request.kwargs, workflow.name),
-        where=workflow.where,
-        set_us=clock.now_us(),
-    )
-    await journal.append(SCHEDULES.stream(NAME), made)
-    return made
-
-
-async def remove(journal: Journal, clock: Clock, name: str) -> None:
-    """Remove a schedule."""
-    while True:
-        known = await SCHEDULES.load(journal, NAME) or Schedules(id=NAME)
-        if name not in known.known:
-            raise NotFound(f"there is no schedule {name!r}", hint="`maos workflow schedule list` shows them")
-        event = ScheduleRemoved(name=name, at_us=clock.now_us())
-        try:
-            await journal.append(SCHEDULES.stream(NAME), event, expected=known.version)
-            return
-        except Conflict:
-            continue  # another process has changed one of them
 
 
 def due(schedule: Schedule, now_us: int) -> datetime | None:

@@ -13,11 +13,12 @@ from maos.clock import MICROSECONDS, Clock
 from maos.engine import consent
 from maos.engine.ownership import Held
 from maos.engine.recorder import LEASE_S
-from maos.engine.streams import WORKFLOW_RUN
+from maos.engine.streams import SCHEDULES, WORKFLOW_RUN
 from maos.errors import Conflict, Corrupt, InvalidInput, LeaseLost, NotFound
 from maos.journal.journal import Append, Journal
 from maos.model import workflow as model
 from maos.model.events.commands import CancelRequested, Command, PauseRequested, ResolveRequested, SignalSent
+from maos.model.events.records import ScheduleRemoved
 from maos.model.events.run import QuestionAnswered
 from maos.model.events.workflow import StepRetried, StepStarted, StepUnknown
 from maos.model.message import inbox
@@ -186,7 +187,7 @@ class Workflows:
         if not run.is_open or self._engine.handle(run.id) is not None:
             return None
         parent = await WORKFLOW_RUN.load(self._journal, run.parent) if run.parent else None
-        if parent is not None and children.is_abandoned(parent, run.id):
+        if parent and (not parent.is_open or run.id in children.names(parent, model.CHILD, model.ABANDONED)):
             await self._end(run.id, f"{run.parent} does not wait for it any more")
         if run.parent or run.status == model.PAUSED:
             return None
@@ -229,8 +230,19 @@ class Workflows:
         zone: str = "UTC",
     ) -> Schedule:
         """Schedule as `schedule` does, with arguments as data."""
-        request = StartRequest(workflow, args, kwargs)
-        return await schedules.put(self._journal, self._clock, name, cron, request, zone)
+        schedules.check(name, cron, zone)
+        made = Schedule(
+            name=name,
+            cron=cron,
+            zone=zone,
+            workflow=workflow.name,
+            definition=workflow.version,
+            arguments=values.arguments(workflow.function, args, kwargs, workflow.name),
+            where=workflow.where,
+            set_us=self._clock.now_us(),
+        )
+        await self._journal.append(SCHEDULES.stream(schedules.NAME), made)
+        return made
 
     async def unschedule(self, name: str) -> None:
         """Remove a schedule.
@@ -239,7 +251,16 @@ class Workflows:
 
             await m.workflows.unschedule("nightly")
         """
-        await schedules.remove(self._journal, self._clock, name)
+        while True:
+            known = await SCHEDULES.load(self._journal, schedules.NAME)
+            if known is None or name not in known.known:
+                raise NotFound(f"there is no schedule {name!r}", hint="`maos workflow schedule list` shows them")
+            event = ScheduleRemoved(name=name, at_us=self._clock.now_us())
+            try:
+                await self._journal.append(SCHEDULES.stream(schedules.NAME), event, expected=known.version)
+                return
+            except Conflict:
+                continue  # another process has changed one of them
 
     async def schedules(self) -> dict[str, Schedule]:
         """All schedules, by name.
