@@ -42,7 +42,7 @@ async def sleep(seconds: float) -> None:
     step = await control.recorded(step_id, SLEEP, "sleep")
     if step is not None and step.status == DONE:
         return
-    until_us = step.until_us if step else record.now_us() + int(seconds * MICROSECONDS)
+    until_us = step.until_us if step else record.clock.now_us() + int(seconds * MICROSECONDS)
     with control.waiting(step_id):
         if step is None:
             record.add(StepStarted, step_id=step_id, kind=SLEEP, name="sleep", until_us=until_us)
@@ -57,7 +57,7 @@ class Expired(TimeoutError):
 
 
 def _deadline(record: RunRecord, timeout_s: float) -> int:
-    return record.now_us() + int(timeout_s * MICROSECONDS) if timeout_s else 0
+    return record.clock.now_us() + int(timeout_s * MICROSECONDS) if timeout_s else 0
 
 
 async def _wait(record: RunRecord, step_id: str, future: asyncio.Future[None]) -> None:

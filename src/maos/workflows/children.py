@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from maos.engine.consent import NotAgreed
 from maos.engine.ownership import Held
@@ -152,7 +152,7 @@ class Children:
         if run.status == model.CHANGED:
             raise self._record.changed(f"its child {id} has changed: {run.why}")
         if run.status == model.PAUSED:
-            await self._pause_parent(f"its child {id} was paused: {run.why}".rstrip(": "))
+            await self._control.pause(f"its child {id} was paused: {run.why}".rstrip(": "))
         raise StepFailed(request.workflow.name, run.error or {"type": "Cancelled", "message": f"{id} was {run.status}"})
 
     async def _begin(self, request: StartRequest) -> Handle[Any]:
@@ -161,13 +161,7 @@ class Children:
         except (WorkflowChanged, NotFound) as error:
             raise self._record.changed(f"its child {request.id} cannot be resumed: {error.what}") from error
         except NotAgreed as error:
-            await self._pause_parent(error.what)
-
-    async def _pause_parent(self, why: str) -> NoReturn:
-        """Have the parent paused, and wait to be cancelled."""
-        self._control.stop(model.PAUSED, why)
-        await asyncio.get_running_loop().create_future()
-        raise AssertionError("that future has no result")
+            await self._control.pause(error.what)
 
     async def run_agent(self, name: str, task: str, given: dict[str, Any]) -> str:
         """Start, adopt or resume an agent, and wait for it; it is stopped when its parent is cancelled.
@@ -183,14 +177,14 @@ class Children:
         else:
             is_watched = False
             for each in (await attempts.history(name))[:-1]:
-                retry = _retry(each, tries, self._record.now_us())
+                retry = _retry(each, tries, self._record.clock.now_us())
                 tries += retry is not None and retry.counts
         while attempt.is_open or attempt.failure:
             if attempt.status == AttemptStatus.STOPPED and (is_watched or not self._even_paused):
-                await self._pause_parent(f"its agent {name} was stopped")
+                await self._control.pause(f"its agent {name} was stopped")
             begin: Begin = partial(attempts.adopt, name)
             if not attempt.is_open:
-                retry = _retry(attempt, tries, self._record.now_us())
+                retry = _retry(attempt, tries, self._record.clock.now_us())
                 if retry is None:
                     raise StepFailed(name, {"type": attempt.failure, "message": attempt.message})
                 tries += retry.counts
@@ -214,7 +208,7 @@ class Children:
                     begun, begin = None, partial(attempts.adopt, name)
                     await asyncio.sleep(HELD_S)
                 except NotAgreed as error:
-                    await self._pause_parent(error.what)
+                    await self._control.pause(error.what)
                 except (StartFailed, NotFound, InvalidInput) as error:
                     raise StepFailed(name, {**values.error_data(error), "type": "start_failed"}) from error
         except asyncio.CancelledError:

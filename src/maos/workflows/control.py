@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from maos.journal.journal import Record
 from maos.model.events.commands import CancelRequested, PauseRequested, ResolveRequested, SignalSent
@@ -66,6 +66,12 @@ class Control:
         if not self.stop_as:
             self.stop_as, self.why, self.inbox_version = status, why, inbox_version
         self._stop_if_idle()
+
+    async def pause(self, why: str) -> NoReturn:
+        """Have the run paused, and wait to be cancelled."""
+        self.stop(PAUSED, why)
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("that future has no result")
 
     def _stop_if_idle(self) -> None:
         if self.stop_as and not self.has_cancelled and not self._busy and self._main is not None:
@@ -143,8 +149,7 @@ class Control:
         step = self.record.run.steps[step_id]
         if step.status != UNKNOWN:
             self.record.add(StepUnknown, step_id=step_id)
-        self.stop(PAUSED, f"the outcome of step {step_id}, {step.name}, is unknown: resolve it, then resume")
-        await asyncio.get_running_loop().create_future()
+        await self.pause(f"the outcome of step {step_id}, {step.name}, is unknown: resolve it, then resume")
 
     # --- commands --------------------------------------------------------------------------------------------
 

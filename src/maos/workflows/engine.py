@@ -266,6 +266,8 @@ class Execution:
         even_paused: bool = True,
     ) -> None:
         self.recorder = recorder
+        self.run = recorder.fold
+        """What is recorded of it."""
         self.definition = definition
         self.record = RunRecord(recorder, engine.clock, code_before)
         self.control = Control(self.record)
@@ -278,11 +280,6 @@ class Execution:
         """The task of this process that executes it."""
         self.strays: set[asyncio.Task[Any]] = set()
         """Tasks that the function started by itself and that have executed a step."""
-
-    @property
-    def run(self) -> WorkflowRun:
-        """What is recorded of it."""
-        return self.recorder.fold
 
     @property
     def handle(self) -> Handle[Any]:

@@ -141,13 +141,9 @@ class RunRecord:
         self._on_trouble = on_trouble
         self._writer = asyncio.create_task(self._write())
 
-    def now_us(self) -> int:
-        """The time for an event."""
-        return self.clock.now_us()
-
     def add(self, event: Callable[..., events.WorkflowEvent], /, **fields: Any) -> None:
         """Have an event that happens now written with the next flush: its class, and its fields."""
-        self._pending.append(event(at_us=self.now_us(), **fields))
+        self._pending.append(event(at_us=self.clock.now_us(), **fields))
         self._added += 1
 
     def flush_soon(self) -> None:

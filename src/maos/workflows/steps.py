@@ -156,7 +156,7 @@ class Steps:
             failures += 1
             if failures > it.step.retries:
                 raise await self._fail(it, failed) from failed
-            until_us = self._record.now_us() + int(it.step.pause_s(failures) * MICROSECONDS)
+            until_us = self._record.clock.now_us() + int(it.step.pause_s(failures) * MICROSECONDS)
             raised = values.error_data(failed)
             self._record.add(StepRetried, step_id=it.step_id, error=raised, until_us=until_us)
             await self._record.flush()
