@@ -43,20 +43,13 @@ from maos.model.tool_calls import NAME as TOOL_SERVER
 from maos.model.workflow import WorkflowRun
 from maos.store.contract import Lease
 from maos.transfer import bundle, validation
-from maos.transfer.bundle import (
-    CHUNK_BYTES,
-    GIT_BYTES_MAX,
-    JOURNAL_BYTES_MAX,
-    BundleReader,
-    Manifest,
-    damaged,
-)
+from maos.transfer.bundle import Manifest, damaged
 from maos.transfer.validation import Members
 from maos.workspaces import Workspace, commits, discover, is_object
 
 TRIES_MAX = 5
 ELSEWHERE = "import it into another database: `maos --db OTHER.db admin import FILE`"
-FILE_BYTES_MAX = JOURNAL_BYTES_MAX + GIT_BYTES_MAX
+FILE_BYTES_MAX = bundle.JOURNAL_BYTES_MAX + bundle.GIT_BYTES_MAX
 NEW, MORE, SAME, MOVED_ON = "new", "more", "same", "moved_on"
 """What an import does: it is new; it has more events; all of it was here; it was continued here since."""
 
@@ -88,7 +81,7 @@ def readable(path: Path) -> Iterator[BinaryIO]:
             return
         with tempfile.TemporaryFile(prefix="maos-import-") as copy:
             size = 0
-            while piece := file.read(CHUNK_BYTES):
+            while piece := file.read(bundle.CHUNK_BYTES):
                 size += len(piece)
                 if size > FILE_BYTES_MAX:
                     raise damaged(str(path), "it is larger than a bundle can be")
@@ -104,7 +97,7 @@ class BundleImporter:
         """Reads all of the file: all checksums are compared, and everything in it is looked through."""
         self._journal = journal
         self._clock = clock
-        self._reader = BundleReader(file, name)
+        self._reader = bundle.BundleReader(file, name)
         self._contents = bundle.read(self._reader, name, journal.codec)
         self._manifest = self._contents.manifest
         if (self._contents.git is None) != (not self._manifest.refs):
