@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from maos.bus.bus import Bus
     from maos.engine.attempt_spec import ToolServers
     from maos.ids import Target
-    from maos.model.run import Run
     from maos.ops.doctor import Finding
     from maos.runs.agent_tools import AgentTools
     from maos.runs.service import Runs
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from maos.views.messages import Messages
     from maos.views.overview import Overview
     from maos.views.questions import Questions
-    from maos.workflows.file_changes import Look
     from maos.workflows.service import Workflows
 
 T = TypeVar("T")
@@ -117,12 +115,7 @@ class Maos:
         """
         from maos.runs.service import Runs
 
-        async def apply_file(run: Run, on_change: str) -> tuple[Run, Look | None]:
-            from maos.workflows import file_changes
-
-            return await file_changes.apply(self.journal, self._clock, run, on_change)
-
-        return Runs(self.journal, self._clock, self.agents, bus=self.bus, apply_file=apply_file)
+        return Runs(self.journal, self._clock, self.agents, bus=self.bus)
 
     @cached_property
     def workflows(self) -> Workflows:

@@ -14,10 +14,10 @@ from typing import Any, TypeVar, overload
 from maos.clock import MICROSECONDS, Clock, SystemClock, to_datetime
 from maos.errors import InvalidInput
 from maos.model.events.workflow import StepCompleted, StepFailure, StepStarted
-from maos.model.workflow import AGENT, CHILD, DONE, FAILED, GATE, SIGNAL, SLEEP, VALUE
+from maos.model.workflow import AGENT, CHILD, DONE, FAILED, GATE, SIGNAL, SLEEP, VALUE, WorkflowChanged
 from maos.workflows import values
 from maos.workflows.children import name_of
-from maos.workflows.definition import StartRequest, Workflow, WorkflowChanged, executor
+from maos.workflows.definition import StartRequest, Workflow, executor
 from maos.workflows.engine import Scope, current_scope, need_scope
 from maos.workflows.record import RunRecord, until
 

@@ -30,11 +30,11 @@ from maos.model.events.run import TaskReleased
 from maos.model.events.workflow import StepCompleted, StepFailure, StepStarted
 from maos.model.run import TaskState
 from maos.model.status import AttemptStatus, TaskStatus
-from maos.model.workflow import WorkflowRun
+from maos.model.workflow import WorkflowChanged, WorkflowRun
 from maos.runs.decisions import Outcome, what_follows
 from maos.workflows import values
 from maos.workflows.control import Control
-from maos.workflows.definition import Handle, StartRequest, StepFailed, WorkflowChanged
+from maos.workflows.definition import Handle, StartRequest, StepFailed
 from maos.workflows.record import find_run, until
 
 if TYPE_CHECKING:

@@ -37,12 +37,12 @@ from maos.model.events.workflow import (
 )
 from maos.model.message import inbox
 from maos.model.status import WorkflowStatus
-from maos.model.workflow import CANCELLED, CHANGED, PAUSED, WorkflowRun, stream
+from maos.model.workflow import CANCELLED, CHANGED, PAUSED, WorkflowChanged, WorkflowRun, stream
 from maos.store.contract import Lease
 from maos.workflows import values
 from maos.workflows.children import Children, Stop
 from maos.workflows.control import Control
-from maos.workflows.definition import Handle, StartRequest, StepDefinition, Workflow, WorkflowChanged, executor, find
+from maos.workflows.definition import Handle, StartRequest, StepDefinition, Workflow, executor, find
 from maos.workflows.record import CheckpointPolicy, RunRecord, find_run
 from maos.workflows.steps import Steps
 

@@ -22,12 +22,11 @@ from maos.journal.journal import Append, Journal
 from maos.model.events import workflow as events
 from maos.model.events.parts import Replaced
 from maos.model.events.state import Compacted
-from maos.model.workflow import PATCH, VALUE, Step, WorkflowRun, stream
+from maos.model.workflow import PATCH, VALUE, Step, WorkflowChanged, WorkflowRun, stream
 from maos.settings.schema import CheckpointSettings, Frequency
 from maos.store import chain
 from maos.store.contract import Replacement
 from maos.workflows import values
-from maos.workflows.definition import WorkflowChanged
 
 CLOSE_S_MAX = 5.0
 """How long the last events may take while the store is unavailable: only the end of a step could be lost."""

@@ -22,10 +22,10 @@ from maos.model.events.records import ScheduleRemoved
 from maos.model.events.run import QuestionAnswered
 from maos.model.events.workflow import StepRetried, StepStarted, StepUnknown
 from maos.model.message import inbox
-from maos.model.workflow import Schedule, Step, WorkflowRun, stream
+from maos.model.workflow import Schedule, Step, WorkflowChanged, WorkflowRun, stream
 from maos.store.contract import Key
 from maos.workflows import children, record, schedules, values
-from maos.workflows.definition import Handle, NotWaiting, StartRequest, Workflow, WorkflowChanged, find, result_of
+from maos.workflows.definition import Handle, NotWaiting, StartRequest, Workflow, find, result_of
 from maos.workflows.engine import REFUSE, WorkflowEngine
 from maos.workflows.schedules import Load
 from maos.workflows.status import Status, WorkflowPreview

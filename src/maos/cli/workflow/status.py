@@ -18,11 +18,11 @@ from maos.errors import InvalidInput
 from maos.model.events.workflow import StepStarted, StepUnknown
 from maos.model.run import Run
 from maos.model.workflow import Step, WorkflowRun
+from maos.runs.file_changes import origin
 from maos.runs.status import RunView
 from maos.views import workflows as views
 from maos.views.workflows import WorkflowInfo, describe
 from maos.workflows import Handle
-from maos.workflows.file_changes import origin
 from maos.workflows.status import STATUSES, Status
 
 STEPS_SHOWN_MAX = 40
