@@ -251,7 +251,7 @@ HIDDEN = {
     "hits", "loader", "look", "loose", "misses",
     "of", "owner", "page",
     "page_back", "put", "raw", "refreshes", "shape", "store", "total",
-    "apply_file", "execute_agent", "find", "handle", "import_runs", "logged", "needs_consent", "notices", "now_us",
+    "execute_agent", "find", "handle", "import_runs", "logged", "needs_consent", "notices", "now_us",
     "schedule_with", "stop_agent", "upcoming", "without_secrets",
 }  # fmt: skip
 """Public for maos' own modules; not part of what is promised to others."""

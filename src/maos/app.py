@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterable
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -115,8 +115,7 @@ class Maos:
         """
         from maos.runs.service import Runs
 
-        apply_file = lambda *change: self.workflows.apply_file(*change)  # noqa: E731, PLW0108 - made when it is needed
-        return Runs(self.journal, self._clock, self.agents, bus=self.bus, apply_file=apply_file)
+        return Runs(self.journal, self._clock, self.agents, bus=self.bus)
 
     @cached_property
     def workflows(self) -> Workflows:
@@ -378,59 +377,21 @@ class open:
         home: Path | None = None,
         settings: Callable[[], Current] | None = None,
     ) -> None:
-        self._settings = settings
-        self._home = home
-        self._name = str(target)
-        self._create = create
-        self._types = tuple(types)
-        self._accept_loss = accept_loss
-        self._clock = clock or SystemClock()
-        self._schema = schema
-        self._mark_path = mark_path
+        name, clock = str(target), clock or SystemClock()
+        all_types = (*states.TYPES, *TYPES, *types)
         self._maos: Maos | None = None
 
-    async def _open(self) -> Maos:
-        store = await self._open_store()
-        try:
-            journal = Journal(store, (*states.TYPES, *TYPES, *self._types))
-        except BaseException:
-            await store.close()
-            raise
-        state = states.AgentStates(journal, self._clock)
-        return Maos(journal, state, self._clock, self._home, tool_servers=self._tool_servers, settings=self._settings)
+        async def opened() -> Maos:
+            store = await _open_store(name, clock, create, accept_loss, schema, mark_path)
+            try:
+                journal = Journal(store, all_types)
+            except BaseException:
+                await store.close()
+                raise
+            state, tool_servers = states.AgentStates(journal, clock), partial(_tool_servers, name, schema)
+            return Maos(journal, state, clock, home, tool_servers=tool_servers, settings=settings)
 
-    async def _open_store(self) -> Store:
-        name, clock, create = self._name, self._clock, self._create
-        if name == ":memory:":
-            from maos.store.sqlite import MemoryDatabase
-
-            return await SqlStore.open(MemoryDatabase(clock))
-        if name.startswith(("postgresql://", "postgres://")):
-            from maos import views
-            from maos.store.postgres import PostgresDatabase
-
-            database = PostgresDatabase(
-                name, clock=clock, create=create, schema_name=self._schema, mark_path=self._mark_path
-            )
-            store = await SqlStore.open(database, accept_loss=self._accept_loss)
-            await database.add_views(views.statements("postgres"))
-            return store
-        if "://" in name:
-            raise InvalidInput(f"{name!r} is neither a path nor a PostgreSQL URL", hint="use a path or postgresql://…")
-        from maos.store.sqlite import SqliteDatabase
-
-        file = SqliteDatabase(Path(name), clock=clock, create=create)
-        return await SqlStore.open(file, accept_loss=self._accept_loss)
-
-    def _tool_servers(self) -> ToolServers | None:
-        """None for a journal in memory, which another process cannot open."""
-        if self._name == ":memory:":
-            return None
-        from maos.engine.attempt_spec import ToolServers
-
-        is_url = "://" in self._name
-        place = self._name if is_url else os.path.abspath(self._name)
-        return ToolServers(place, schema=self._schema if is_url else "")
+        self._open = opened
 
     def __await__(self):  # type: ignore[no-untyped-def]
         return self._open().__await__()
@@ -442,6 +403,38 @@ class open:
     async def __aexit__(self, *error: object) -> None:
         assert self._maos is not None
         await self._maos.close()
+
+
+async def _open_store(
+    name: str, clock: Clock, create: bool, accept_loss: bool, schema: str, mark_path: Path | None
+) -> Store:
+    if name == ":memory:":
+        from maos.store.sqlite import MemoryDatabase
+
+        return await SqlStore.open(MemoryDatabase(clock))
+    if name.startswith(("postgresql://", "postgres://")):
+        from maos import views
+        from maos.store.postgres import PostgresDatabase
+
+        database = PostgresDatabase(name, clock=clock, create=create, schema_name=schema, mark_path=mark_path)
+        store = await SqlStore.open(database, accept_loss=accept_loss)
+        await database.add_views(views.statements("postgres"))
+        return store
+    if "://" in name:
+        raise InvalidInput(f"{name!r} is neither a path nor a PostgreSQL URL", hint="use a path or postgresql://…")
+    from maos.store.sqlite import SqliteDatabase
+
+    return await SqlStore.open(SqliteDatabase(Path(name), clock=clock, create=create), accept_loss=accept_loss)
+
+
+def _tool_servers(name: str, schema: str) -> ToolServers | None:
+    """None for a journal in memory, which another process cannot open."""
+    if name == ":memory:":
+        return None
+    from maos.engine.attempt_spec import ToolServers
+
+    is_url = "://" in name
+    return ToolServers(name if is_url else os.path.abspath(name), schema=schema if is_url else "")
 
 
 def _add_views(store: Store) -> None:

@@ -14,11 +14,11 @@ from maos.model.run import Run
 from maos.plans.parser import parse
 from maos.plans.source import YAML, Source
 from maos.runs import cleanup
+from maos.runs import file_changes as changing
 from maos.runs.cleanup import Cleaner, Upkeep
 from maos.runs.decisions import CommandHandler, gate_question
 from maos.settings import find_files
 from maos.settings.loader import Current
-from maos.workflows import file_changes as changing
 from tests.events import event
 
 PERSON = {"name": "a", "command": ["true"], "gates": [{"person": "good?"}]}

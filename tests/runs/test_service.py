@@ -21,7 +21,7 @@ from maos.model.events.records import BundleImported
 from maos.model.message import PERSON
 from maos.model.plan import BadPlan, Plan, Task
 from maos.model.run import Run, TaskState, bundle_stream, stream
-from maos.runs import cleanup, notify
+from maos.runs import cleanup, file_changes, notify
 from maos.runs.consent import Act
 from maos.runs.decisions import Outcome
 from maos.runs.feed import AgentOutput, MessageUpdate, RunUpdate
@@ -227,14 +227,15 @@ async def test_a_person_who_agrees_is_asked_once_and_before_the_claim(m: Maos, t
     assert (await m.runs.execute(run.id)).status == "completed"
 
 
-async def test_resuming_does_everything_in_one_order(m: Maos, tmp_path: Path) -> None:
-    async def apply_file(run: Run, on_change: str) -> tuple[Run, object | None]:
+async def test_resuming_does_everything_in_one_order(m: Maos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def apply_file(_journal: object, _clock: object, run: Run, on_change: str) -> tuple[Run, object | None]:
         return run, f"({on_change}) at version {await m.journal.version(stream(run.id))}"
 
+    monkeypatch.setattr(file_changes, "apply", apply_file)
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
     after.mkdir()
-    runs = Runs(m.journal, SystemClock(), m.agents, bus=m.bus, apply_file=apply_file)
+    runs = Runs(m.journal, SystemClock(), m.agents, bus=m.bus)
     run = await foreign(m, before)
     told = Says(agrees=True, version=lambda: m.journal.version(stream(run.id)))
     more = addition(run, ["again after hello: echo again"])

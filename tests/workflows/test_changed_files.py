@@ -14,8 +14,8 @@ from maos.model.plan import BadPlan
 from maos.model.run import Run
 from maos.plans.parser import ParsedPlan, parse
 from maos.plans.source import YAML, Source
-from maos.workflows import file_changes as changing
-from maos.workflows.definition import WorkflowChanged
+from maos.runs import file_changes as changing
+from maos.workflows import WorkflowChanged
 
 FILE = """\
 name: release

@@ -371,8 +371,8 @@ class Limited:
 async def test_a_rate_limit_without_a_known_end_is_waited_for(clock: ManualClock) -> None:
     """By the one table of failures: limits do not count as tries, and are not met in a loop."""
     attempts = Limited(clock, ["rate_limited"] * 5 + ["crashed"] * 3)
-    timed = SimpleNamespace(clock=clock, now_us=clock.now_us)
-    agents = children.Children(None, timed, None, lambda: attempts, start=None, stop=None, even_paused=True)  # type: ignore[arg-type]
+    timed = SimpleNamespace(record=SimpleNamespace(clock=clock))
+    agents = children.Children(timed, None, lambda: attempts, start=None, stop=None, even_paused=True)  # type: ignore[arg-type]
     working = asyncio.create_task(agents.run_agent("a", "build", {}))
     for met in range(1, 6):
         await eventually(lambda met=met: len(attempts.begun_us) == met)

@@ -163,7 +163,7 @@ async def test_a_signal_that_came_as_somebody_stopped_waiting_goes_to_the_next(m
     other = await m.workflows.start(handed_on, id="other")
     await m.workflows.signal("other", "paid", 1)
     [sent] = [each async for each in m.journal.read(inbox("other"))]
-    m.workflows._engine._executions["h"].inbox.receive(sent)
+    m.workflows._engine._executions["h"].control.receive(sent)
     tasks[0].cancel()
     assert await handle.result() == 1
     await other.pause()

@@ -11,6 +11,7 @@ from typing import Any, assert_never
 
 import msgspec
 
+from maos.errors import MaosError
 from maos.model.events import workflow as events
 from maos.model.events.parts import Owner
 from maos.model.events.records import ScheduleRemoved, ScheduleSet
@@ -42,6 +43,10 @@ ABANDONED = "abandoned"
 STEP, SLEEP, SIGNAL, GATE, CHILD, VALUE, AGENT, PATCH = (
     "step", "sleep", "signal", "gate", "child", "value", "agent", "patch",
 )  # fmt: skip
+
+
+class WorkflowChanged(MaosError):
+    """The definition makes other calls than it made when it was run before."""
 
 
 def stream(id: str) -> str:

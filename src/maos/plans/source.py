@@ -102,12 +102,14 @@ def recognise(text: str) -> str:
 
 
 class Located:
-    """Data, and where each part of it is."""
+    """Data, and where each part of it is; BadPlan when it holds what no plan does."""
 
     def __init__(self, data: Any, name: str, find: Callable[[], Positions | None]) -> None:
         self.data = data
         self.name = name
         self._find = find
+        if problems := list(_unsafe(self)):
+            raise BadPlan(problems)
 
     @functools.cached_property
     def positions(self) -> Positions | None:
@@ -133,21 +135,14 @@ def read(source: Source) -> Located:
     """The data of a text; BadPlan when it is not what its format says, or holds what no plan does."""
     reader = {YAML: _yaml, TOML: _toml, JSON: _json}[source.format]
     try:
-        return _safe(reader(source))
+        return reader(source)
     except RecursionError as error:
         raise _bad(source, "it is nested too deeply", hint=f"at most {DEPTH_MAX} levels") from error
 
 
 def of_data(data: Any) -> Located:
-    """Data that a program has made; BadPlan when it holds what no plan does."""
-    return _safe(Located(data, "plan", lambda: None))
-
-
-def _safe(located: Located) -> Located:
-    problems = list(_unsafe(located))
-    if problems:
-        raise BadPlan(problems)
-    return located
+    """Data that a program has made."""
+    return Located(data, "plan", lambda: None)
 
 
 def _unsafe(located: Located) -> Iterator[Problem]:
@@ -203,11 +198,10 @@ def _json(source: Source) -> Located:
     except json.JSONDecodeError as error:
         what = f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}"
         raise _bad(source, what, Position(error.lineno, error.colno)) from error
-    located = Located(data, source.name, lambda: find_positions(source.text, is_json=True))
-    if repeats and located.positions is not None:
-        twice = located.positions.repeated
+    if repeats:
+        twice = find_positions(source.text, is_json=True).repeated
         raise BadPlan([Problem(source.name, f"{shown(name)} is there twice", position=at) for name, at in twice])
-    return located
+    return Located(data, source.name, lambda: find_positions(source.text, is_json=True))
 
 
 def _integer(text: str) -> int:

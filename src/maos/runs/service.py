@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ from maos.model.message import inbox
 from maos.model.plan import ASK, Plan
 from maos.model.run import Run, stream
 from maos.model.status import RunStatus
-from maos.runs import agent_types, consent, plan_input, planner
+from maos.runs import agent_types, consent, file_changes, plan_input, planner
 from maos.runs.agent_types import AgentType
 from maos.runs.cleanup import Upkeep
 from maos.runs.consent import Act
@@ -63,15 +63,10 @@ class Observer:
         """The run works in another folder from now on."""
 
     def definition_changed(self, run: Run, change: object) -> None:
-        """The plan file of the run has changed since; what `Workflows.apply_file` found and did."""
+        """The plan file of the run has changed since; `change` says how."""
 
     def notice(self, text: str, document: dict[str, Any]) -> None:
         """The settings have changed, worktrees were removed, or a notification could not be sent."""
-
-
-ApplyFile = Callable[[Run, str], Awaitable[tuple[Run, object | None]]]
-"""Does what is asked for (keep, replay or refuse) if the plan file of a run has changed; the run as it is then, and the
-change."""
 
 
 class Claim(NamedTuple):
@@ -93,12 +88,10 @@ class Runs(RunOperations):
         bus: Bus | None = None,
         worker: Callable[[], AgentWorker] | None = None,
         lease_s: float | None = None,
-        apply_file: ApplyFile | None = None,
     ) -> None:
         super().__init__(journal, clock, attempts, bus or Bus(journal, clock))
         self._lease_s = attempts.settings.values.engine.lease_s if lease_s is None else lease_s
         self._worker = worker
-        self._apply_file = apply_file
         self._claims: dict[str, Claim] = {}
         self._schedulers: dict[str, Scheduler] = {}
         self._to_pause: dict[str, str] = {}
@@ -257,10 +250,9 @@ class Runs(RunOperations):
             told.moved(await self.move(run.id, folder))
             run = await self.get(run.id)
         agreed = await self._agreed(run, told)
-        if self._apply_file is not None:
-            run, change = await self._apply_file(run, on_change)
-            if change is not None:
-                told.definition_changed(run, change)
+        run, change = await file_changes.apply(self._journal, self._clock, run, on_change)
+        if change is not None:
+            told.definition_changed(run, change)
         was_going = run.is_going
         if add is not None:
             run = await self.add(run.id, add.plan, options=add.options)

@@ -83,43 +83,32 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 def find_positions(text: str, *, is_json: bool = False) -> Positions:
     """Return the positions of all keys and values of a valid text."""
-    scan = _Scan(text)
-    if is_json:
-        scan.whole_value()
-    else:
-        scan.document()
-    return scan.found
+    return _Scan(text, is_json).found
 
 
 class _Scan:
-    """Reads a valid text from its beginning to its end."""
+    """Reads a valid text from its beginning to its end: tables and their keys, or the one value that a JSON text is."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, is_json: bool) -> None:
         self.found = Positions({}, {}, {}, [])
         self._text = text
         self._at = 0
         self._counts: dict[Path, int] = {}
         self._lines = [0, *(found.end() for found in re.finditer("\n", text))]
-
-    def _position(self) -> Position:
-        line = bisect.bisect_right(self._lines, self._at)
-        return Position(line, self._at - self._lines[line - 1] + 1)
-
-    def whole_value(self) -> None:
-        """The one value that a JSON text is."""
         self._skip(_BLANK)
-        self._value(())
-
-    def document(self) -> None:
-        """Tables and their keys, to the end."""
+        if is_json:
+            self._value(())
         table: Path = ()
-        self._skip(_BLANK)
-        while self._at < len(self._text):
-            if self._text[self._at] == "[":
+        while not is_json and self._at < len(text):
+            if text[self._at] == "[":
                 table = self._header()
             else:
                 self._pair(table)
             self._skip(_BLANK)
+
+    def _position(self) -> Position:
+        line = bisect.bisect_right(self._lines, self._at)
+        return Position(line, self._at - self._lines[line - 1] + 1)
 
     def _header(self) -> Path:
         """The table that `[a.b]` begins, or the next one of the array `[[a.b]]`."""

@@ -16,7 +16,7 @@ import hashlib
 import os
 import stat
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final, Literal, NamedTuple
 
@@ -145,11 +145,16 @@ class BundleReader:
         """Reads all of it. UnknownFormat for one that is newer; Corrupt for anything else that is wrong."""
         self._file = file
         self._name = name
-        self.format = 0
-        self.sha256 = ""
-        self.bytes = 0
         self.parts: list[Part] = []
-        self._check()
+        head = self._file.read(_HEAD.size)
+        if len(head) < _HEAD.size or not head.startswith(MAGIC):
+            raise self._damaged("it does not begin as a bundle does")
+        (_magic, self.format) = _HEAD.unpack(head)
+        if self.format > FORMAT:
+            raise UnknownFormat(f"{self._name} is a bundle of format {self.format}, this maos knows up to {FORMAT}")
+        if self.format < 1:
+            raise self._damaged(f"there is no format {self.format}")
+        self.sha256 = self._read_parts(head)
 
     def content(self, part: Part) -> bytes:
         """The bytes of a compressed part."""
@@ -175,15 +180,8 @@ class BundleReader:
         self._file.seek(part.at)
         return self._file.read(min(bytes_max, part.stored))
 
-    def _check(self) -> None:
-        head = self._file.read(_HEAD.size)
-        if len(head) < _HEAD.size or not head.startswith(MAGIC):
-            raise self._damaged("it does not begin as a bundle does")
-        (_magic, self.format) = _HEAD.unpack(head)
-        if self.format > FORMAT:
-            raise UnknownFormat(f"{self._name} is a bundle of format {self.format}, this maos knows up to {FORMAT}")
-        if self.format < 1:
-            raise self._damaged(f"there is no format {self.format}")
+    def _read_parts(self, head: bytes) -> str:
+        """Compare all checksums; the one that identifies the bundle."""
         whole, at, journal, journal_stored = hashlib.sha256(head), len(head), 0, 0
         while True:
             said = self._file.read(_PART.size)
@@ -196,8 +194,7 @@ class BundleReader:
                     raise self._damaged("its checksum does not fit")
                 if expands(journal, journal_stored):
                     raise self._damaged(f"{journal_stored} bytes of it would become {journal >> 20} MB of events")
-                self.sha256, self.bytes = digest.hex(), at
-                return
+                return str(digest.hex())
             whole.update(said)
             journal += size if kind == JOURNAL else 0
             journal_stored += stored if kind == JOURNAL else 0
@@ -309,10 +306,8 @@ class Contents(NamedTuple):
     manifest: Manifest
     streams: dict[str, list[Record]]
     """The events of each stream, in the formats of this maos."""
-    order: list[str]
-    """The stream of each event, in the order that they were recorded in."""
-    times_us: list[int]
-    """When each of them was."""
+    records: list[Record]
+    """All of them, in the order that they were recorded in."""
     git: Part | None
 
 
@@ -324,13 +319,16 @@ _line_encoder = msgspec.json.Encoder()
 _line_decoder = msgspec.json.Decoder(EventLine)
 
 
-def write(writer: BundleWriter, manifest: Manifest, lines: Iterable[EventLine]) -> None:
-    """The manifest and the events, in parts that one can have in memory."""
+def write(
+    target: BinaryIO, manifest: Manifest, lines: Sequence[EventLine], packed: tuple[bytes, Path] | None
+) -> tuple[int, str]:
+    """The manifest, the events, in parts that one can have in memory, and the pack of git, if there is one; how many
+    bytes these are, and the checksum that identifies the bundle."""
+    writer = BundleWriter(target)
     writer.part(MANIFEST, msgspec.json.encode(manifest))
     filled: list[bytes] = []
-    begin, size, count = writer.bytes, 0, 0
+    begin, size = writer.bytes, 0
     for line in lines:
-        count += 1
         body = _line_encoder.encode(line)
         if filled and size + len(body) > PART_BYTES:
             writer.part(JOURNAL, b"\n".join(filled))
@@ -339,9 +337,13 @@ def write(writer: BundleWriter, manifest: Manifest, lines: Iterable[EventLine]) 
         size += len(body) + 1
     if filled:
         writer.part(JOURNAL, b"\n".join(filled))
-    if count > min(EVENTS_MAX, EVENTS_FREE + writer.bytes - begin):
+    if len(lines) > min(EVENTS_MAX, EVENTS_FREE + writer.bytes - begin):
         what = f"{manifest.id} has more events than a bundle can hold"
         raise InvalidInput(what, hint="`maos admin copy` copies the whole journal")
+    if packed is not None:
+        writer.file(GIT, *packed)
+    sha256 = writer.end()
+    return writer.bytes, sha256
 
 
 def read(reader: BundleReader, name: str, codec: Codec) -> Contents:
@@ -360,23 +362,21 @@ def read(reader: BundleReader, name: str, codec: Codec) -> Contents:
         names = list(streams)
         if len(names) != len(manifest.streams):
             raise damaged(name, "it has the same stream twice")
-        order: list[str] = []
-        times_us: list[int] = []
+        records: list[Record] = []
         for line in lines:
             if not 0 <= line.stream < len(names):
                 raise damaged(name, "it has an event of no stream")
             stream = names[line.stream]
-            order.append(stream)
-            times_us.append(line.time_us)
-            streams[stream].append(_record(codec, line, stream, len(streams[stream]) + 1))
+            records.append(_record(codec, line, stream, len(streams[stream]) + 1))
+            streams[stream].append(records[-1])
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise damaged(name, f"it does not say what it should: {error}") from error
-    if not order:
+    if not records:
         raise damaged(name, "it has no events")
     if [each.events for each in manifest.streams] != [len(events) for events in streams.values()]:
         raise damaged(name, "it has not the events that it names")
     git = reader.parts[-1] if kinds[-1] == GIT else None
-    return Contents(manifest, streams, order, times_us, git)
+    return Contents(manifest, streams, records, git)
 
 
 def _lines(reader: BundleReader, name: str) -> Iterator[EventLine]:

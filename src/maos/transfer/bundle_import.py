@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -43,21 +43,13 @@ from maos.model.tool_calls import NAME as TOOL_SERVER
 from maos.model.workflow import WorkflowRun
 from maos.store.contract import Lease
 from maos.transfer import bundle, validation
-from maos.transfer.bundle import (
-    CHUNK_BYTES,
-    GIT_BYTES_MAX,
-    JOURNAL_BYTES_MAX,
-    BundleReader,
-    Contents,
-    Manifest,
-    damaged,
-)
+from maos.transfer.bundle import Manifest, damaged
 from maos.transfer.validation import Members
 from maos.workspaces import Workspace, commits, discover, is_object
 
 TRIES_MAX = 5
 ELSEWHERE = "import it into another database: `maos --db OTHER.db admin import FILE`"
-FILE_BYTES_MAX = JOURNAL_BYTES_MAX + GIT_BYTES_MAX
+FILE_BYTES_MAX = bundle.JOURNAL_BYTES_MAX + bundle.GIT_BYTES_MAX
 NEW, MORE, SAME, MOVED_ON = "new", "more", "same", "moved_on"
 """What an import does: it is new; it has more events; all of it was here; it was continued here since."""
 
@@ -89,7 +81,7 @@ def readable(path: Path) -> Iterator[BinaryIO]:
             return
         with tempfile.TemporaryFile(prefix="maos-import-") as copy:
             size = 0
-            while piece := file.read(CHUNK_BYTES):
+            while piece := file.read(bundle.CHUNK_BYTES):
                 size += len(piece)
                 if size > FILE_BYTES_MAX:
                     raise damaged(str(path), "it is larger than a bundle can be")
@@ -105,20 +97,20 @@ class BundleImporter:
         """Reads all of the file: all checksums are compared, and everything in it is looked through."""
         self._journal = journal
         self._clock = clock
-        self._reader = BundleReader(file, name)
+        self._reader = bundle.BundleReader(file, name)
         self._contents = bundle.read(self._reader, name, journal.codec)
         self._manifest = self._contents.manifest
         if (self._contents.git is None) != (not self._manifest.refs):
             raise damaged(name, "it has commits without names, or names without commits")
-        self._checked = validation.check(self._contents)
+        self._root, self._members, self._attempts = validation.check(self._contents)
         self._folder = folder
         self._home = home
 
     async def bring(self, *, dry_run: bool = False) -> Imported:
         """Bring what is new in the bundle."""
-        manifest, root, streams = self._manifest, self._checked.root, self._contents.streams
+        manifest, root, streams = self._manifest, self._root, self._contents.streams
         digests = {name: [digest(event) for event in events] for name, events in streams.items()}
-        newest = {each.agent: each for each in sorted(self._checked.attempts.values(), key=lambda one: one.number)}
+        newest = {each.agent: each for each in sorted(self._attempts.values(), key=lambda one: one.number)}
         commands = [each.event for each in streams.get(inbox(manifest.id), [])[root.inbox_cursor :]]
         for _ in range(TRIES_MAX):
             versions = await self._compare(digests)
@@ -147,7 +139,7 @@ class BundleImporter:
         """How many events of each stream are here; InvalidInput where they are others, or of another run."""
         await self._check_names(digests)
         id, versions, ahead = self._manifest.id, {}, ""
-        async for name in validation.streams(self._journal, self._checked.members):
+        async for name in validation.streams(self._journal, self._members):
             if name not in digests:
                 ahead = ahead or name
         for name, expected in digests.items():
@@ -168,7 +160,7 @@ class BundleImporter:
 
     async def _check_names(self, names: Iterable[str]) -> None:
         """Nothing is written below a name that is something else's here."""
-        roots = self._checked.members.roots
+        roots = self._members.roots
         for name in sorted(roots):
             if await self._journal.version(f"{self._manifest.kind}/{name}"):
                 continue
@@ -214,13 +206,13 @@ class BundleImporter:
         repository, prefix = (target.repository, target.prefix) if target is not None else (None, "")
         place = RebaseTarget(folder, home, repository, prefix, ownership.identity(lease))
         if is_new:
-            names = {manifest.id, *(each.agent for each in self._checked.attempts.values())}
+            names = {manifest.id, *(each.agent for each in self._attempts.values())}
             await asyncio.to_thread(_check_free, place, sorted(names))
         return place
 
     def _is_in_git(self) -> bool:
         """Whether the files of the run are in worktrees, and not in a folder as it is."""
-        root, attempts = self._checked.root, self._checked.attempts.values()
+        root, attempts = self._root, self._attempts.values()
         if self._manifest.refs or (isinstance(root, Run) and root.options.get("workspace")):
             return True
         return any(each.workspace.get("repository") is not None for each in attempts)
@@ -245,23 +237,22 @@ class BundleImporter:
             return await commits.take(place.repository, path, refs)
 
     async def _write(self, place: RebaseTarget, versions: dict[str, int]) -> None:
-        manifest, members, streams = self._manifest, self._checked.members, self._contents.streams
-        rebaser = Rebaser(place, streams, manifest.id, members)
-        new, later = _in_order(self._contents, versions, manifest.stream)
+        manifest, members, streams = self._manifest, self._members, self._contents.streams
+        rebaser = Rebaser(place, self._contents.records, manifest.id, members)
+        new = [each for each in self._contents.records if each.version > versions[each.stream]]
         noted = BundleImported(
             sha256=self._reader.sha256,
             made_by=manifest.made_by,
             made_us=manifest.made_us,
             version=len(streams[manifest.stream]),
             events=len(new),
-            later=later,
+            later=_later(new, manifest.stream),
             at_us=self._clock.now_us(),
         )
         appends = [Append(bundle_stream(manifest.id), [noted])]  # first: its position tells theirs
         expected: dict[str, int | None] = dict(versions)
-        for name, found in groupby(new, key=itemgetter(0)):
-            events = [rebaser.rebase(event) for _name, event in found]
-            appends.append(Append(name, events, expected=expected.pop(name, None)))
+        for name, found in groupby(new, key=attrgetter("stream")):
+            appends.append(Append(name, list(map(rebaser.rebase, found)), expected=expected.pop(name, None)))
         appends += [Append(name, [], expected=version) for name, version in expected.items()]
         pointer = BundleImported(of=manifest.id, at_us=noted.at_us)
         apart = sorted(name for name in members.roots | members.also if manifest.id not in owners(name))
@@ -271,28 +262,20 @@ class BundleImporter:
         crash_point("import:after append")
 
 
-def _in_order(
-    bundle: Contents, versions: Mapping[str, int], own: str
-) -> tuple[list[tuple[str, Record]], dict[str, int]]:
-    """The events that are not here yet, as they were recorded, all streams together; and for versions of the run how
-    many events came with them in the same append, which belong to the same point in time."""
-    counts = dict.fromkeys(bundle.streams, 0)
-    lines: list[tuple[str, int, int]] = []
-    for name, time_us in zip(bundle.order, bundle.times_us, strict=True):
-        counts[name] += 1
-        if counts[name] > versions[name]:
-            lines.append((name, counts[name], time_us))
+def _later(new: Sequence[Record], own: str) -> dict[str, int]:
+    """For versions of the run, how many events came with them in the same append, which belong to the same point in
+    time."""
     later: dict[str, int] = {}
-    for number, (name, version, time_us) in enumerate(lines):
-        if name != own:
+    for number, record in enumerate(new):
+        if record.stream != own:
             continue
         end, others = number + 1, False
-        while end < len(lines) and lines[end][2] == time_us and not (others and lines[end][0] == own):
-            others = others or lines[end][0] != own
+        while end < len(new) and new[end].time_us == record.time_us and not (others and new[end].stream == own):
+            others = others or new[end].stream != own
             end += 1
         if end > number + 1:
-            later[str(version)] = end - number - 1
-    return [(name, bundle.streams[name][version - 1]) for name, version, _time_us in lines], later
+            later[str(record.version)] = end - number - 1
+    return later
 
 
 def _what(versions: dict[str, int], new: dict[str, int]) -> str:
@@ -378,16 +361,11 @@ def _changed(data: Data, path: tuple[str, ...], change: Change) -> Data:
 class Rebaser:
     """Replaces what events say of another machine by what is true of this one."""
 
-    def __init__(self, place: RebaseTarget, streams: Mapping[str, Iterable[Record]], id: str, members: Members) -> None:
+    def __init__(self, place: RebaseTarget, records: Iterable[Record], id: str, members: Members) -> None:
         self._place = place
         self._members = members
         self._id = id
-        begun = [
-            _attempt(record)
-            for records in streams.values()
-            for record in records
-            if isinstance(record.event, (AttemptPlanned, AttemptBranched))
-        ]
+        begun = [_attempt(each) for each in records if isinstance(each.event, (AttemptPlanned, AttemptBranched))]
         in_git = [each for each in begun if each.get("workspace", {}).get("repository") is not None]
         self._in_git = {each.get("agent", "") for each in in_git}
 

@@ -107,7 +107,8 @@ class Transfer:
             beside = None if repository is None else repository / "objects"
             with tempfile.TemporaryDirectory(prefix="tmp_objdir-maos-", dir=beside) as folder:
                 packed = await commits.pack(repository, refs, Path(folder)) if repository is not None and refs else None
-                return await asyncio.to_thread(_write, out, manifest, gathered.lines, packed)
+                size, sha256 = await asyncio.to_thread(bundle.write, out, manifest, gathered.lines, packed)
+            return Exported(manifest, len(gathered.lines), size, sha256)
 
     async def import_(self, source: Path | str, *, folder: Path | str = ".", dry_run: bool = False) -> Imported:
         """Import what is in a file that `export` wrote, on any machine. Nothing of it is executed before
@@ -155,15 +156,6 @@ def _writable(target: Path | str | BinaryIO) -> Iterator[BinaryIO]:
         raise InvalidInput(f"there is no folder {path.parent}", hint="make it first")
     with whole_file(path) as partial, partial.open("wb") as out:
         yield out
-
-
-def _write(target: BinaryIO, manifest: Manifest, lines: list[EventLine], packed: tuple[bytes, Path] | None) -> Exported:
-    writer = bundle.BundleWriter(target)
-    bundle.write(writer, manifest, lines)
-    if packed is not None:
-        writer.file(bundle.GIT, *packed)
-    sha256 = writer.end()
-    return Exported(manifest, len(lines), writer.bytes, sha256)
 
 
 async def _gather(journal: Journal, kind: str, id: str, members: Members, position: int) -> _Gathered:

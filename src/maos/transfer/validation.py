@@ -18,7 +18,7 @@ import msgspec
 
 from maos.engine.streams import WORKFLOW_RUN
 from maos.errors import Corrupt, InvalidInput, MaosError
-from maos.journal.codec import DEPTH_MAX
+from maos.journal.codec import is_plain
 from maos.journal.journal import Journal, Record
 from maos.model.attempt import Attempt, check_agent, check_run, stream
 from maos.model.events.attempt import AttemptEventBase, AttemptMoved, AttemptPlanned, AttemptTranscript
@@ -46,7 +46,7 @@ from maos.model.workflow import AGENT, CHILD, WorkflowRun
 from maos.runs import agent_types
 from maos.state import loader
 from maos.transfer.bundle import RUN, Contents, Manifest
-from maos.workflows.children import name_of
+from maos.workflows.children import name_of, names
 from maos.workspaces import check_workspace_name, is_object
 
 FAMILIES: Mapping[str, tuple[type[EventBase], ...]] = {
@@ -137,13 +137,21 @@ def of_workflow(id: str, flows: Mapping[str, WorkflowRun]) -> Members:
             continue
         roots.add(name)
         also.update(name_of(name, step_id) for step_id, call in flows[name].steps.items() if call.kind == AGENT)
-        waiting += [child for child in _children(flows[name]) if child in flows and flows[child].parent == name]
+        waiting += [child for child in names(flows[name], CHILD) if child in flows and flows[child].parent == name]
     return Members(frozenset(roots | {id}), frozenset(also))
 
 
 async def here(journal: Journal, kind: str, id: str) -> Members:
     """Everything below a run or a workflow of this journal."""
-    return of_run(id) if kind == RUN else of_workflow(id, await _family(journal, id))
+    flows: dict[str, WorkflowRun] = {}
+    waiting = [id] if kind != RUN else []
+    while waiting:
+        name = waiting.pop()
+        known = await WORKFLOW_RUN.load(journal, name) if name not in flows else None
+        if known is not None:
+            flows[name] = known
+            waiting += names(known, CHILD)
+    return of_run(id) if kind == RUN else of_workflow(id, flows)
 
 
 async def streams(journal: Journal, members: Members) -> AsyncIterator[str]:
@@ -173,39 +181,12 @@ def _shortest(names: Iterable[str]) -> list[str]:
     return found
 
 
-async def _family(journal: Journal, id: str) -> dict[str, WorkflowRun]:
-    found: dict[str, WorkflowRun] = {}
-    waiting = [id]
-    while waiting:
-        name = waiting.pop()
-        known = await WORKFLOW_RUN.load(journal, name) if name not in found else None
-        if known is None:
-            continue
-        found[name] = known
-        waiting += _children(known)
-    return found
-
-
-def _children(of: WorkflowRun) -> list[str]:
-    steps = [(step_id, call) for step_id, call in of.steps.items() if call.kind == CHILD]
-    return [str(call.about.get("id") or name_of(of.id, step_id)) for step_id, call in steps]
-
-
 # --- looking through a bundle -----------------------------------------------------------------------------------
 
 
-class Checked(NamedTuple):
-    """A bundle that was found to be in order."""
-
-    root: Run | WorkflowRun
-    members: Members
-    attempts: dict[str, Attempt]
-    """By id."""
-    flows: dict[str, WorkflowRun]
-
-
-def check(contents: Contents) -> Checked:
-    """What the bundle folds to; Corrupt, naming the place, for whatever it should not have."""
+def check(contents: Contents) -> tuple[Run | WorkflowRun, Members, dict[str, Attempt]]:
+    """What the bundle folds to: the run or workflow run, what belongs to it, and the attempts, by id; Corrupt, naming
+    the place, for whatever it should not have."""
     manifest, streams = contents.manifest, contents.streams
     check_id = check_run if manifest.kind == RUN else check_agent  # children of workflows have dots
     _check_name(check_id, manifest.id, f"{manifest.id!r} cannot name a run")
@@ -232,7 +213,7 @@ def check(contents: Contents) -> Checked:
     if manifest.kind != RUN:
         root = flows[manifest.id]
     _check_refs(manifest, members)
-    return Checked(root, members, attempts, flows)
+    return root, members, attempts
 
 
 def _check_name(check: Callable[[str], Any], name: str, what: str) -> None:
@@ -252,7 +233,8 @@ def _check_types(name: str, events: Sequence[Record]) -> None:
     for version, event in enumerate(events, 1):
         if not isinstance(event.event, FAMILIES[whose[0]]):
             raise _bad(f"{name}@{version} is {event.type!r}, which does not belong there")
-        _check_depth(event.data, f"{name}@{version}")
+        if not is_plain(event.data):
+            raise Corrupt(f"{name}@{version} is nested too deeply", hint="nothing was imported")
         _check_numbers(event.event, f"{name}@{version}")
 
 
@@ -306,15 +288,6 @@ def _check_number(name: str, value: Any, where: str) -> None:
         return
     if not 0 <= value <= TIME_US_MAX if is_time else abs(value) > NUMBER_MAX:
         raise Corrupt(f"{where}: {name} is {value!r}, which makes no sense", hint="nothing was imported")
-
-
-def _check_depth(value: Any, where: str, depth: int = 0) -> None:
-    """Corrupt for data that is nested more deeply than the journal allows."""
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    if inside and depth >= DEPTH_MAX:
-        raise Corrupt(f"{where} is nested too deeply", hint="nothing was imported")
-    for item in inside:
-        _check_depth(item, where, depth + 1)
 
 
 def _run(run: Run) -> Run:

@@ -7,9 +7,9 @@ import msgspec
 from maos.errors import NotFound
 from maos.model.run import Run
 from maos.model.workflow import CHANGED, STARTED, Step, WorkflowRun
+from maos.runs.file_changes import Origin, origin
 from maos.runs.service import Runs
 from maos.runs.status import RunView
-from maos.workflows.file_changes import Origin, origin
 from maos.workflows.service import Workflows
 from maos.workflows.status import INTERRUPTED, Status, unfinished_tools
 

@@ -2,6 +2,7 @@
 
 import logging
 
+from maos.model.workflow import WorkflowChanged
 from maos.workflows.api import (
     agent,
     checkpoint,
@@ -25,7 +26,6 @@ from maos.workflows.definition import (
     StepDefinition,
     StepFailed,
     Workflow,
-    WorkflowChanged,
     WorkflowFailed,
     find,
     step,

@@ -7,14 +7,19 @@ import random as chance
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from types import UnionType
 from typing import Any, TypeVar, overload
 
-from maos.clock import SystemClock, to_datetime
+from maos.clock import MICROSECONDS, Clock, SystemClock, to_datetime
 from maos.errors import InvalidInput
-from maos.model.workflow import VALUE
-from maos.workflows.definition import Workflow, WorkflowChanged, executor
+from maos.model.events.workflow import StepCompleted, StepFailure, StepStarted
+from maos.model.workflow import AGENT, CHILD, DONE, FAILED, GATE, SIGNAL, SLEEP, VALUE, WorkflowChanged
+from maos.workflows import values
+from maos.workflows.children import name_of
+from maos.workflows.definition import StartRequest, Workflow, executor
 from maos.workflows.engine import Scope, current_scope, need_scope
+from maos.workflows.record import RunRecord, until
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -32,8 +37,44 @@ async def sleep(seconds: float) -> None:
     scope = current_scope()
     if scope is None:
         await asyncio.sleep(seconds)
-    else:
-        await scope.execution.waits.sleep(scope.next_id(), seconds)
+        return
+    step_id, control, record = scope.next_id(), scope.execution.control, scope.execution.record
+    step = await control.recorded(step_id, SLEEP, "sleep")
+    if step is not None and step.status == DONE:
+        return
+    until_us = step.until_us if step else record.clock.now_us() + int(seconds * MICROSECONDS)
+    with control.waiting(step_id):
+        if step is None:
+            record.add(StepStarted, step_id=step_id, kind=SLEEP, name="sleep", until_us=until_us)
+            await record.flush()
+        await until(record.clock, until_us)
+        record.add(StepCompleted, step_id=step_id)
+        await record.write_outcome(step_id)
+
+
+class Expired(TimeoutError):
+    """A signal or an answer did not come in time."""
+
+
+def _deadline(record: RunRecord, timeout_s: float) -> int:
+    return record.clock.now_us() + int(timeout_s * MICROSECONDS) if timeout_s else 0
+
+
+async def _wait(record: RunRecord, step_id: str, future: asyncio.Future[None]) -> None:
+    """Wait for a future, or raise Expired when the time of the step is over."""
+    until_us = record.run.steps[step_id].until_us
+
+    async def expire() -> None:
+        await until(record.clock, until_us)
+        if not future.done():
+            future.set_exception(Expired("it did not come in time"))
+
+    timer = asyncio.create_task(expire()) if until_us else None
+    try:
+        await future
+    finally:
+        if timer is not None:
+            timer.cancel()
 
 
 @overload
@@ -50,7 +91,31 @@ async def signal(name: str, *, type: Any = Any, timeout_s: float = 0.0) -> Any:
         payment = await maos.workflows.signal("paid", timeout_s=3600)  # m.workflows.signal(id, "paid", 7)
     """
     scope = need_scope("signal()")
-    return await scope.execution.waits.signal(scope.next_id(), name, timeout_s, type)
+    step_id, control, record = scope.next_id(), scope.execution.control, scope.execution.record
+    step = await control.recorded(step_id, SIGNAL, name)
+    if step is not None and step.status == FAILED:
+        raise Expired(f"no signal {name!r} came in time")
+    if step is not None and step.status == DONE:
+        value = step.result
+    else:
+        with control.waiting(step_id):
+            if step is None:
+                until_us = _deadline(record, timeout_s)
+                record.add(StepStarted, step_id=step_id, kind=SIGNAL, name=name, until_us=until_us)
+                await record.flush()
+            try:
+                # Nothing is awaited once its event is added: else a time limit could end just then, and the record
+                # would say that the function received a signal which it did not.
+                version, value = await control.signal(name, partial(_wait, record, step_id))
+            except Expired as error:
+                record.add(StepFailure, step_id=step_id, error=values.error_data(error))
+                raise Expired(f"no signal {name!r} came in time") from error
+            else:
+                record.add(StepCompleted, step_id=step_id, result=value, signal=name, signal_version=version)
+            finally:
+                record.mark_new()
+                record.flush_soon()
+    return values.typed(value, type, f"the signal {name!r}")
 
 
 async def gate(
@@ -70,7 +135,31 @@ async def gate(
     scope = need_scope("gate()")
     if default is not None and choices and default not in choices:
         raise InvalidInput(f"the default {default!r} is not one of the choices")
-    return await scope.execution.waits.gate(scope.next_id(), question, list(choices), context, default, timeout_s)
+    step_id, control, record = scope.next_id(), scope.execution.control, scope.execution.record
+    step = await control.recorded(step_id, GATE, question)
+    if step is None or step.status not in (DONE, FAILED):
+        with control.waiting(step_id):
+            if step is None:
+                given = {"choices": list(choices) or None, "context": context or None, "default": default}
+                about = {name: value for name, value in given.items() if value is not None}
+                until_us = _deadline(record, timeout_s)
+                record.add(StepStarted, step_id=step_id, kind=GATE, name=question, until_us=until_us, about=about)
+                await record.write_question(step_id)
+            try:
+                await control.wait_for(step_id, partial(_wait, record, step_id))
+            except Expired:
+                if step_id in control.resolved:
+                    pass  # an answer came at the same time
+                elif default is None:
+                    error = {"type": "Expired", "message": "no answer came in time"}
+                    record.add(StepFailure, step_id=step_id, error=error)
+                else:
+                    record.add(StepCompleted, step_id=step_id, result=default)
+            await record.flush()
+            step = record.run.steps[step_id]
+    if step.status == FAILED:
+        raise Expired(f"no answer to {question!r} came in time")
+    return str(step.result)
 
 
 async def gather(*branches: Coroutine[Any, Any, Any]) -> list[Any]:
@@ -117,13 +206,15 @@ async def _all(
             items[number].close()
 
     try:
-        recorded = scope.execution.record.skipped_branches(step_id) if scope is not None else None
+        step = scope.execution.record.find(step_id, VALUE, "branches") if scope is not None else None
     except WorkflowChanged:
         for number in left:
             close(number)
         raise
+    recorded = None if step is None else set(step.result)
 
     def is_skipped(number: int) -> bool:
+        """Whether a branch is not begun, or was not, because another one had failed."""
         if recorded is not None:
             return number in recorded
         begun = () if scope is None else scope.execution.run.steps
@@ -168,8 +259,13 @@ async def child(workflow: Workflow[..., R], *args: Any, id: str = "", **kwargs: 
     scope = current_scope()
     if scope is None:
         return await workflow(*args, **kwargs)
-    result: R = await scope.execution.children.child(scope.next_id(), workflow, args, kwargs, id)
-    return result
+    step_id, children, parent = scope.next_id(), scope.execution.children, scope.execution.run.id
+    digest = values.digest(args, kwargs, f"an argument of {workflow.name}")
+    request = StartRequest(workflow, args, kwargs, id or name_of(parent, step_id), parent=parent)
+    about, work = {"id": id} if id else {}, partial(children.run_child, request)
+    result = await children.execute(step_id, CHILD, workflow.name, digest, about, work)
+    typed: R = values.typed(result, workflow.returns, f"what the workflow {workflow.name} returned")
+    return typed
 
 
 async def agent(task: str = "", *, kind: str = "shell", argv: Sequence[str] = (), **options: Any) -> str:
@@ -182,8 +278,26 @@ async def agent(task: str = "", *, kind: str = "shell", argv: Sequence[str] = ()
         said = await maos.workflows.agent(argv=["echo", "all tests pass"], cwd="/tmp", in_place=True)
     """
     scope = need_scope("agent()")
-    given = {"kind": kind, "argv": list(argv), **options}
-    return await scope.execution.children.agent(scope.next_id(), task, given)
+    step_id, children, given = scope.next_id(), scope.execution.children, {"kind": kind, "argv": list(argv), **options}
+    digest = values.digest((task, given), {}, "an argument of agent()")
+    work = partial(children.run_agent, name_of(scope.execution.run.id, step_id), task, given)
+    about = {"task": values.beginning(task)}
+    answer: str = await children.execute(step_id, AGENT, kind, digest, about, work)
+    return answer
+
+
+def _keep(name: str, make: Callable[[Clock], Any]) -> Any:
+    """A value that would differ in another execution of the run; the first one counts."""
+    scope = current_scope()
+    if scope is None:
+        return make(SystemClock())
+    step_id, record = scope.next_id(), scope.execution.record
+    step = record.find(step_id, VALUE, name)
+    if step is not None:
+        return step.result
+    made = make(record.clock)
+    record.add_value(step_id, name, made)
+    return made
 
 
 def now() -> datetime:
@@ -193,10 +307,7 @@ def now() -> datetime:
 
         started = maos.workflows.now()
     """
-    scope = current_scope()
-    if scope is None:
-        return to_datetime(SystemClock().now_us())
-    return to_datetime(scope.execution.record.value(scope.next_id(), "now", scope.execution.record.now_us))
+    return to_datetime(_keep("now", lambda clock: clock.now_us()))
 
 
 def unique() -> str:
@@ -206,10 +317,7 @@ def unique() -> str:
 
         order = f"order-{maos.workflows.unique()}"
     """
-    scope = current_scope()
-    if scope is None:
-        return uuid.uuid4().hex
-    return str(scope.execution.record.value(scope.next_id(), "unique", lambda: uuid.uuid4().hex))
+    return str(_keep("unique", lambda _: uuid.uuid4().hex))
 
 
 def random() -> float:
@@ -219,9 +327,7 @@ def random() -> float:
 
         is_sample = maos.workflows.random() < 0.1
     """
-    roll = chance.SystemRandom().random
-    scope = current_scope()
-    return roll() if scope is None else float(scope.execution.record.value(scope.next_id(), "random", roll))
+    return float(_keep("random", lambda _: chance.SystemRandom().random()))
 
 
 def publish(**published: Any) -> None:
@@ -263,5 +369,5 @@ async def checkpoint(name: str) -> None:
     if scope is not None:
         step_id, record = scope.next_id(), scope.execution.record
         if await scope.execution.control.recorded(step_id, VALUE, "checkpoint") is None:
-            record.add_completed(step_id, kind=VALUE, name="checkpoint")
+            record.add(StepCompleted, step_id=step_id, kind=VALUE, name="checkpoint")
             await record.checkpoint("manual", name)

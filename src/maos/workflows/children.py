@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from maos.engine.consent import NotAgreed
 from maos.engine.ownership import Held
@@ -27,14 +27,15 @@ from maos.journal.journal import Journal
 from maos.model import workflow as model
 from maos.model.attempt import Attempt
 from maos.model.events.run import TaskReleased
+from maos.model.events.workflow import StepCompleted, StepFailure, StepStarted
 from maos.model.run import TaskState
 from maos.model.status import AttemptStatus, TaskStatus
-from maos.model.workflow import WorkflowRun
+from maos.model.workflow import WorkflowChanged, WorkflowRun
 from maos.runs.decisions import Outcome, what_follows
 from maos.workflows import values
 from maos.workflows.control import Control
-from maos.workflows.definition import Handle, StartRequest, StepFailed, Workflow, WorkflowChanged
-from maos.workflows.record import RunRecord, find_run, until
+from maos.workflows.definition import Handle, StartRequest, StepFailed
+from maos.workflows.record import find_run, until
 
 if TYPE_CHECKING:
     from maos.engine.attempts import Attempts
@@ -62,17 +63,12 @@ def name_of(parent: str, step_id: str) -> str:
 
 
 def names(parent: WorkflowRun, kind: str, *statuses: str) -> list[str]:
-    """The children or the agents whose steps have one of these statuses."""
+    """The children or the agents whose steps have one of these statuses; without any, all of them."""
     return [
-        step.about.get("id") or name_of(parent.id, step_id)
+        str(step.about.get("id") or name_of(parent.id, step_id))
         for step_id, step in parent.steps.items()
-        if step.kind == kind and step.status in statuses
+        if step.kind == kind and (not statuses or step.status in statuses)
     ]
-
-
-def is_abandoned(parent: WorkflowRun, id: str) -> bool:
-    """Whether a workflow run does not wait for a child any more."""
-    return not parent.is_open or id in names(parent, model.CHILD, model.ABANDONED)
 
 
 class Children:
@@ -81,7 +77,6 @@ class Children:
     def __init__(
         self,
         control: Control,
-        record: RunRecord,
         journal: Journal,
         attempts: Callable[[], Attempts],
         *,
@@ -90,7 +85,7 @@ class Children:
         even_paused: bool,
     ) -> None:
         self._control = control
-        self._record = record
+        self._record = control.record
         self._journal = journal
         self._attempts = attempts
         self._start = start
@@ -100,33 +95,16 @@ class Children:
         self._ending: set[asyncio.Task[Any]] = set()
         """Tasks that end children and agents."""
 
-    @property
-    def _id(self) -> str:
-        return self._record.run.id
-
-    async def child(
-        self, step_id: str, workflow: Workflow[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], id: str
+    async def execute(
+        self,
+        step_id: str,
+        kind: str,
+        name: str,
+        digest: str,
+        about: Mapping[str, str],
+        work: Callable[[], Awaitable[Any]],
     ) -> Any:
-        """Return the result of a child workflow run; StepFailed when it fails."""
-        digest = values.digest(args, kwargs, f"an argument of {workflow.name}")
-        about = {"id": id} if id else {}
-        request = StartRequest(workflow, args, kwargs, id or name_of(self._id, step_id), parent=self._id)
-        work = partial(self._run_child, request)
-        result = await self._execute(step_id, model.CHILD, workflow.name, digest, about, work)
-        return values.typed(result, workflow.returns, f"what the workflow {workflow.name} returned")
-
-    async def agent(self, step_id: str, task: str, given: dict[str, Any]) -> str:
-        """Return what an agent answers; StepFailed when it fails."""
-        digest = values.digest((task, given), {}, "an argument of agent()")
-        about = {"task": values.beginning(task)}
-        work = partial(self.run_agent, name_of(self._id, step_id), task, given)
-        answer: str = await self._execute(step_id, model.AGENT, given["kind"], digest, about, work)
-        return answer
-
-    async def _execute(
-        self, step_id: str, kind: str, name: str, digest: str, about: dict[str, Any], work: Callable[[], Awaitable[Any]]
-    ) -> Any:
-        """Execute a step that has a record of its own: it is resumed, never begun twice."""
+        """Execute a step that has a record of its own: it is resumed, never begun twice. StepFailed when it fails."""
         step = await self._control.recorded(step_id, kind, name, digest)
         if step is not None and step.status == model.DONE:
             return step.result
@@ -134,22 +112,23 @@ class Children:
             raise StepFailed(name, step.error or {})
         with self._control.waiting(step_id):
             if step is None:
-                self._record.add_started(step_id, kind, name, digest=digest, about=about)
+                self._record.add(StepStarted, step_id=step_id, kind=kind, name=name, digest=digest, about=about)
                 await self._record.flush()
             crash_point(f"workflow:before {kind}")
             try:
                 result = await work()
             except StepFailed as error:
-                self._record.add_failed(step_id, {"type": error.type, "message": error.message})
+                raised = {"type": error.type, "message": error.message}
+                self._record.add(StepFailure, step_id=step_id, error=raised)
                 await self._record.write_outcome(step_id)
                 raise
             except INFRASTRUCTURE as error:  # which says nothing about the step
                 raise self._record.give_up(error) from error
-            self._record.add_completed(step_id, result)
+            self._record.add(StepCompleted, step_id=step_id, result=result)
             await self._record.write_outcome(step_id)
         return result
 
-    async def _run_child(self, request: StartRequest) -> Any:
+    async def run_child(self, request: StartRequest) -> Any:
         """Start or resume a child, and wait for it; it is paused and cancelled with its parent."""
         id = request.id
         try:
@@ -166,14 +145,14 @@ class Children:
             control = self._control
             if status := model.CANCELLED if control.abandons else control.stop_as:
                 why = f"was {status}" if control.stop_as else "does not wait for it any more"
-                self._end(self._stop(id, status, f"{self._id} {why}"))
+                self._end(self._stop(id, status, f"{request.parent} {why}"))
             raise
         if run.status == model.COMPLETED:
             return run.result
         if run.status == model.CHANGED:
             raise self._record.changed(f"its child {id} has changed: {run.why}")
         if run.status == model.PAUSED:
-            await self._pause_parent(f"its child {id} was paused: {run.why}".rstrip(": "))
+            await self._control.pause(f"its child {id} was paused: {run.why}".rstrip(": "))
         raise StepFailed(request.workflow.name, run.error or {"type": "Cancelled", "message": f"{id} was {run.status}"})
 
     async def _begin(self, request: StartRequest) -> Handle[Any]:
@@ -182,13 +161,7 @@ class Children:
         except (WorkflowChanged, NotFound) as error:
             raise self._record.changed(f"its child {request.id} cannot be resumed: {error.what}") from error
         except NotAgreed as error:
-            await self._pause_parent(error.what)
-
-    async def _pause_parent(self, why: str) -> NoReturn:
-        """Have the parent paused, and wait to be cancelled."""
-        self._control.stop(model.PAUSED, why)
-        await asyncio.get_running_loop().create_future()
-        raise AssertionError("that future has no result")
+            await self._control.pause(error.what)
 
     async def run_agent(self, name: str, task: str, given: dict[str, Any]) -> str:
         """Start, adopt or resume an agent, and wait for it; it is stopped when its parent is cancelled.
@@ -204,14 +177,14 @@ class Children:
         else:
             is_watched = False
             for each in (await attempts.history(name))[:-1]:
-                retry = _retry(each, tries, self._record.now_us())
+                retry = _retry(each, tries, self._record.clock.now_us())
                 tries += retry is not None and retry.counts
         while attempt.is_open or attempt.failure:
             if attempt.status == AttemptStatus.STOPPED and (is_watched or not self._even_paused):
-                await self._pause_parent(f"its agent {name} was stopped")
+                await self._control.pause(f"its agent {name} was stopped")
             begin: Begin = partial(attempts.adopt, name)
             if not attempt.is_open:
-                retry = _retry(attempt, tries, self._record.now_us())
+                retry = _retry(attempt, tries, self._record.clock.now_us())
                 if retry is None:
                     raise StepFailed(name, {"type": attempt.failure, "message": attempt.message})
                 tries += retry.counts
@@ -235,7 +208,7 @@ class Children:
                     begun, begin = None, partial(attempts.adopt, name)
                     await asyncio.sleep(HELD_S)
                 except NotAgreed as error:
-                    await self._pause_parent(error.what)
+                    await self._control.pause(error.what)
                 except (StartFailed, NotFound, InvalidInput) as error:
                     raise StepFailed(name, {**values.error_data(error), "type": "start_failed"}) from error
         except asyncio.CancelledError:

@@ -11,12 +11,19 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from maos.journal.journal import Record
 from maos.model.events.commands import CancelRequested, PauseRequested, ResolveRequested, SignalSent
 from maos.model.events.run import QuestionAnswered
-from maos.model.events.workflow import StepAbandoned, StepUnknown, WorkflowSignalled
+from maos.model.events.workflow import (
+    StepAbandoned,
+    StepCompleted,
+    StepFailure,
+    StepStarted,
+    StepUnknown,
+    WorkflowSignalled,
+)
 from maos.model.workflow import ABANDONED, CANCELLED, DONE, FAILED, GATE, PAUSED, STARTED, STEP, UNKNOWN, Step
 from maos.workflows.record import RunRecord
 
@@ -24,10 +31,10 @@ Wait = Callable[["asyncio.Future[None]"], Awaitable[None]]
 
 
 class Control:
-    """Stops the function of one workflow run, once the steps that run have ended."""
+    """Receives the commands to one workflow run, and stops its function once the steps that run have ended."""
 
     def __init__(self, record: RunRecord) -> None:
-        self._record = record
+        self.record = record
         self._main: asyncio.Task[Any] | None = None
         self._busy = 0
         """How many steps run right now, or are about to."""
@@ -41,6 +48,13 @@ class Control:
         self.has_cancelled = False
         """Whether the function was cancelled because the run is to be stopped."""
         self.is_closing = False
+        self._signals = {name: deque(map(tuple, found)) for name, found in record.run.signals.items()}
+        self._listeners: dict[str, deque[asyncio.Future[None]]] = {}
+        self._waiting: dict[str, asyncio.Future[None]] = {}
+        self.resolved: set[str] = set()
+        """Ids of steps that have an outcome, by a command or otherwise: further commands about them are ignored."""
+        self._again: set[str] = set()
+        """Ids of steps that a command said to execute again."""
 
     def begin(self, main: asyncio.Task[Any]) -> None:
         """Set the task of the function; a command to stop may have come before it."""
@@ -52,6 +66,12 @@ class Control:
         if not self.stop_as:
             self.stop_as, self.why, self.inbox_version = status, why, inbox_version
         self._stop_if_idle()
+
+    async def pause(self, why: str) -> NoReturn:
+        """Have the run paused, and wait to be cancelled."""
+        self.stop(PAUSED, why)
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError("that future has no result")
 
     def _stop_if_idle(self) -> None:
         if self.stop_as and not self.has_cancelled and not self._busy and self._main is not None:
@@ -65,7 +85,7 @@ class Control:
     @property
     def is_stopping(self) -> bool:
         """Whether a step that is cancelled now is cancelled by the engine, and not by the function."""
-        record = self._record
+        record = self.record
         return self.is_closing or self.has_cancelled or record.trouble is not None or record.broken is not None
 
     @property
@@ -97,16 +117,16 @@ class Control:
 
         Once the run is to be stopped, no new step begins.
         """
-        step = self._record.find(step_id, kind, name, digest)
+        step = self.record.find(step_id, kind, name, digest)
         if step is not None:
             await asyncio.sleep(0)
             if step.status == ABANDONED:  # the function did not wait for its end, and will not now
                 await asyncio.get_running_loop().create_future()
         has_ended = step is not None and step.status in (DONE, FAILED)
-        if (self.stop_as or self._record.broken or self._record.trouble) and not has_ended:
-            self._record.check()
-            if self._record.broken is not None:
-                raise self._record.broken
+        if (self.stop_as or self.record.broken or self.record.trouble) and not has_ended:
+            self.record.check()
+            if self.record.broken is not None:
+                raise self.record.broken
             await self.idle()
             raise asyncio.CancelledError
         return step
@@ -118,46 +138,28 @@ class Control:
             yield
         except asyncio.CancelledError:
             if not (self.is_stopping or self.stop_as):
-                self._record.add(StepAbandoned(step_id=step_id, at_us=self._record.now_us()))
-                self._record.flush_soon()
+                self.record.add(StepAbandoned, step_id=step_id)
+                self.record.flush_soon()
             raise
 
     async def stay_unknown(self, step_id: str) -> None:
         """Pause the run when the function stops waiting for a step whose outcome is unknown (I31)."""
         if self.is_stopping:
             return
-        step = self._record.run.steps[step_id]
+        step = self.record.run.steps[step_id]
         if step.status != UNKNOWN:
-            self._record.add(StepUnknown(step_id=step_id, at_us=self._record.now_us()))
-        self.stop(PAUSED, f"the outcome of step {step_id}, {step.name}, is unknown: resolve it, then resume")
-        await asyncio.get_running_loop().create_future()
+            self.record.add(StepUnknown, step_id=step_id)
+        await self.pause(f"the outcome of step {step_id}, {step.name}, is unknown: resolve it, then resume")
 
-
-class WorkflowInbox:
-    """The inbox of one workflow run that this process executes."""
-
-    def __init__(self, record: RunRecord, control: Control) -> None:
-        self._record = record
-        self._run = record.run
-        self._control = control
-        self._signals = {name: deque(map(tuple, found)) for name, found in record.run.signals.items()}
-        self._listeners: dict[str, deque[asyncio.Future[None]]] = {}
-        self._waiting: dict[str, asyncio.Future[None]] = {}
-        self.resolved: set[str] = set()
-        """Ids of steps that have an outcome, by a command or otherwise: further commands about them are ignored."""
-        self._again: set[str] = set()
-        """Ids of steps that a command said to execute again."""
+    # --- commands --------------------------------------------------------------------------------------------
 
     def receive(self, record: Record) -> None:
         """Record a command that came into the inbox, and wake what waits for it."""
         version = record.version
         match record.event:
             case SignalSent(name=name, value=value):
-                signalled = WorkflowSignalled(
-                    name=name, value=value, inbox_version=version, at_us=self._record.now_us()
-                )
-                self._record.add(signalled)
-                self._record.flush_soon()
+                self.record.add(WorkflowSignalled, name=name, value=value, inbox_version=version)
+                self.record.flush_soon()
                 self._signals.setdefault(name, deque()).append((version, value))
                 self._wake_listener(name)
             case QuestionAnswered(id=step_id, answer=answer):
@@ -165,9 +167,9 @@ class WorkflowInbox:
             case ResolveRequested():
                 self._receive_outcome(record.event, version)
             case CancelRequested(why=why):
-                self._control.stop(CANCELLED, why, version)
-            case PauseRequested(why=why) if version > self._run.overruled:
-                self._control.stop(PAUSED, why, version)
+                self.stop(CANCELLED, why, version)
+            case PauseRequested(why=why) if version > self.record.run.overruled:
+                self.stop(PAUSED, why, version)
 
     async def signal(self, name: str, wait: Wait) -> tuple[int, Any]:
         """Return the next signal of a name, with its version in the inbox; `wait` may stop waiting for the future."""
@@ -210,35 +212,35 @@ class WorkflowInbox:
         self._again.discard(step_id)
 
     def _receive_answer(self, step_id: str, answer: str, version: int) -> None:
-        step = self._run.steps.get(step_id)
+        step = self.record.run.steps.get(step_id)
         if step is not None and (step.kind, step.status) == (GATE, STARTED) and step_id not in self.resolved:
-            self._record.add_completed(step_id, answer, inbox_version=version)
+            self.record.add(StepCompleted, step_id=step_id, result=answer, inbox_version=version)
             self.resolved.add(step_id)
             self._wake(step_id)
 
     def _receive_outcome(self, command: ResolveRequested, version: int) -> None:
         step_id = command.step_id
-        step = self._run.steps.get(step_id)
+        step = self.record.run.steps.get(step_id)
         if step is None or step.kind != STEP or self.has_heard_of(step_id):
             return
-        if step.status != UNKNOWN and not (step.status == STARTED and step_id in self._record.unseen):
+        if step.status != UNKNOWN and not (step.status == STARTED and step_id in self.record.unseen):
             return  # it has an outcome, or runs right now
         if command.tries not in (None, step.tries):
             return  # the command is about an earlier try, or came twice
         if command.outcome == "again":
-            self._record.add_started(step_id, STEP, step.name, inbox_version=version)
+            self.record.add(StepStarted, step_id=step_id, kind=STEP, name=step.name, inbox_version=version)
             self._again.add(step_id)
         elif command.outcome == "done":
-            self._record.add_completed(step_id, command.value, inbox_version=version)
+            self.record.add(StepCompleted, step_id=step_id, result=command.value, inbox_version=version)
             self.resolved.add(step_id)
         else:
             error = {"type": "", "message": command.why or "a person said that it failed"}
-            self._record.add_failed(step_id, error, inbox_version=version)
+            self.record.add(StepFailure, step_id=step_id, error=error, inbox_version=version)
             self.resolved.add(step_id)
         self._wake(step_id)
 
     def _wake(self, step_id: str) -> None:
-        self._record.flush_soon()
+        self.record.flush_soon()
         waiting = self._waiting.get(step_id)
         if waiting is not None and not waiting.done():
             waiting.set_result(None)

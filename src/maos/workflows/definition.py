@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 from maos.errors import InvalidInput, MaosError, NotFound
-from maos.model.workflow import CHANGED, COMPLETED, PAUSED, WorkflowRun
+from maos.model.workflow import CHANGED, COMPLETED, PAUSED, WorkflowChanged, WorkflowRun
 from maos.workflows import values
 
 P = ParamSpec("P")
@@ -40,10 +40,6 @@ class StepFailed(MaosError):
 
 class WorkflowFailed(MaosError):
     """A workflow has ended without a result."""
-
-
-class WorkflowChanged(MaosError):
-    """The definition makes other calls than it made when it was run before."""
 
 
 class NotWaiting(MaosError):

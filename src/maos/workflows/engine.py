@@ -32,20 +32,19 @@ from maos.model.events.workflow import (
     WorkflowClaimed,
     WorkflowCodeChanged,
     WorkflowEnded,
-    WorkflowEvent,
     WorkflowPaused,
     WorkflowStarted,
 )
 from maos.model.message import inbox
 from maos.model.status import WorkflowStatus
-from maos.model.workflow import CANCELLED, CHANGED, PAUSED, WorkflowRun, stream
+from maos.model.workflow import CANCELLED, CHANGED, PAUSED, WorkflowChanged, WorkflowRun, stream
 from maos.store.contract import Lease
 from maos.workflows import values
 from maos.workflows.children import Children, Stop
-from maos.workflows.control import Control, WorkflowInbox
-from maos.workflows.definition import Handle, StartRequest, StepDefinition, Workflow, WorkflowChanged, executor, find
+from maos.workflows.control import Control
+from maos.workflows.definition import Handle, StartRequest, StepDefinition, Workflow, executor, find
 from maos.workflows.record import CheckpointPolicy, RunRecord, find_run
-from maos.workflows.steps import Steps, Waits
+from maos.workflows.steps import Steps
 
 if TYPE_CHECKING:
     from maos.engine.attempts import Attempts
@@ -196,7 +195,7 @@ class WorkflowEngine:
         inbox = await self._mailbox.open(run.id, after=run.inbox_cursor, rest_s=INBOX_REST_S)
         try:
             for record in await inbox.backlog():
-                execution.inbox.receive(record)
+                execution.control.receive(record)
         except BaseException:
             inbox.close()
             raise
@@ -267,26 +266,20 @@ class Execution:
         even_paused: bool = True,
     ) -> None:
         self.recorder = recorder
+        self.run = recorder.fold
+        """What is recorded of it."""
         self.definition = definition
-        self.record = RunRecord(recorder, engine.journal, engine.clock, code_before)
+        self.record = RunRecord(recorder, engine.clock, code_before)
         self.control = Control(self.record)
-        self.inbox = WorkflowInbox(self.record, self.control)
-        self.steps = Steps(self.control, self.record, self.inbox, engine.threads)
-        self.waits = Waits(self.control, self.record, self.inbox)
+        self.steps = Steps(self.control, engine.threads)
         start = partial(engine.start, on_change=on_change, even_paused=even_paused)
         self.children = Children(
-            self.control, self.record, engine.journal, engine.attempts,
-            start=start, stop=engine.stop, even_paused=even_paused,
-        )  # fmt: skip
+            self.control, engine.journal, engine.attempts, start=start, stop=engine.stop, even_paused=even_paused
+        )
         self.task: asyncio.Task[WorkflowRun] | None = None
         """The task of this process that executes it."""
         self.strays: set[asyncio.Task[Any]] = set()
         """Tasks that the function started by itself and that have executed a step."""
-
-    @property
-    def run(self) -> WorkflowRun:
-        """What is recorded of it."""
-        return self.recorder.fold
 
     @property
     def handle(self) -> Handle[Any]:
@@ -299,7 +292,7 @@ class Execution:
         main = asyncio.create_task(self._call_function())
         self.control.begin(main)
         keeper = asyncio.create_task(self.recorder.keep_lease())
-        listener = asyncio.create_task(inbox.deliver(self.inbox.receive))
+        listener = asyncio.create_task(inbox.deliver(self.control.receive))
         has_ended = False
         try:
             await asyncio.wait([main, keeper, listener], return_when=asyncio.FIRST_COMPLETED)
@@ -309,7 +302,7 @@ class Execution:
             await self.control.idle()  # of tasks that the function has started and does not await
             await self.children.all_ended()
             self.control.is_closing = True
-            self.record.add(self._conclusion(main))
+            self._conclude(main)
             await self.record.flush()
             has_ended = not self.run.is_open
             return self.run
@@ -329,35 +322,31 @@ class Execution:
         args, kwargs = values.bind(self.definition.function, self.run.arguments, self.run.name)
         return await self.definition.function(*args, **kwargs)
 
-    def _conclusion(self, main: asyncio.Task[Any]) -> WorkflowEvent:
-        """How the run ends, or why it stops."""
-        record, control, at_us = self.record, self.control, self.record.now_us()
+    def _conclude(self, main: asyncio.Task[Any]) -> None:
+        """Record how the run ends, or why it stops."""
+        record, control = self.record, self.control
         error = None if main.cancelled() else main.exception()
         missing = sorted(step_id for step_id in record.unseen if "~" not in step_id)
         if record.broken is not None:
             error = record.broken
         elif control.stop_as == PAUSED and (control.has_cancelled or main.cancelled()):
-            return WorkflowPaused(why=control.why, inbox_version=control.inbox_version, at_us=at_us)
+            return record.add(WorkflowPaused, why=control.why, inbox_version=control.inbox_version)
         elif control.stop_as == CANCELLED:
             status, version = WorkflowStatus.CANCELLED, control.inbox_version
-            return WorkflowEnded(status=status, why=control.why, inbox_version=version, at_us=at_us)
+            return record.add(WorkflowEnded, status=status, why=control.why, inbox_version=version)
         elif main.cancelled():
-            return _failed({"type": "CancelledError", "message": "it cancelled itself"}, at_us)
+            error = asyncio.CancelledError("it cancelled itself")
         elif error is None and missing:
             error = record.changed(f"it ended without the steps {', '.join(missing[:5])} that are recorded")
         if isinstance(error, WorkflowChanged):
-            return WorkflowCodeChanged(why=error.what, code=record.code_before, at_us=at_us)
+            return record.add(WorkflowCodeChanged, why=error.what, code=record.code_before)
         if error is None:
             try:
                 result = values.plain(main.result(), f"what the workflow {self.run.name} returns")
-                return WorkflowEnded(status=WorkflowStatus.COMPLETED, result=result, at_us=at_us)
+                return record.add(WorkflowEnded, status=WorkflowStatus.COMPLETED, result=result)
             except InvalidInput as unfit:
                 error = unfit
-        return _failed(values.error_data(error), at_us)
-
-
-def _failed(error: dict[str, Any], at_us: int) -> WorkflowEnded:
-    return WorkflowEnded(status=WorkflowStatus.FAILED, error=error, at_us=at_us)
+        return record.add(WorkflowEnded, status=WorkflowStatus.FAILED, error=values.error_data(error))
 
 
 class Scope:

@@ -22,12 +22,11 @@ from maos.journal.journal import Append, Journal
 from maos.model.events import workflow as events
 from maos.model.events.parts import Replaced
 from maos.model.events.state import Compacted
-from maos.model.workflow import PATCH, VALUE, Step, WorkflowRun, stream
+from maos.model.workflow import PATCH, VALUE, Step, WorkflowChanged, WorkflowRun, stream
 from maos.settings.schema import CheckpointSettings, Frequency
 from maos.store import chain
 from maos.store.contract import Replacement
 from maos.workflows import values
-from maos.workflows.definition import WorkflowChanged
 
 CLOSE_S_MAX = 5.0
 """How long the last events may take while the store is unavailable: only the end of a step could be lost."""
@@ -96,10 +95,29 @@ class CheckpointPolicy(msgspec.Struct, forbid_unknown_fields=True):
         return "time" if self.frequency == "time_based" and passed_us >= self.interval_s * MICROSECONDS else ""
 
 
-class EventBuffer:
-    """The events of one workflow run on their way to the journal."""
+class RunRecord:
+    """The events of one workflow run as its function needs them: those of earlier executions, and new ones on their way
+    to the journal."""
 
-    def __init__(self, recorder: Recorder[WorkflowRun], clock: Clock) -> None:
+    def __init__(self, recorder: Recorder[WorkflowRun], clock: Clock, code_before: str = "") -> None:
+        self.run = recorder.fold
+        self.code_before = code_before or self.run.code
+        """The digest of the definition that it was executed with before this one."""
+        self.policy = CheckpointPolicy.of(self.run.options)
+        self.unseen = set(self.run.steps)
+        """Ids of recorded steps that this execution has not come to yet."""
+        self.broken: WorkflowChanged | None = None
+        """Set when the function executed other steps than before: it executes no more."""
+        self._progress = float(self.run.published.get("progress") or 0)
+        self._checkpoints = len(self.run.checkpoints)
+        self._steps = 0
+        self._saved_us = clock.steady_us()
+        """When this execution began, or a checkpoint was last due."""
+        self._last_step = ""
+        """The id of the step that ended last."""
+        self._checked = self.run.version
+        self._fresh = 0
+        """How many events have to be on disk before a step depends on what is in the last of them."""
         self._recorder = recorder
         self.clock = clock
         self._on_trouble: Callable[[], object] = lambda: None
@@ -122,13 +140,9 @@ class EventBuffer:
         self._on_trouble = on_trouble
         self._writer = asyncio.create_task(self._write())
 
-    def now_us(self) -> int:
-        """The time for an event."""
-        return self.clock.now_us()
-
-    def add(self, event: events.WorkflowEvent) -> None:
-        """Have an event written with the next flush."""
-        self._pending.append(event)
+    def add(self, event: Callable[..., events.WorkflowEvent], /, **fields: Any) -> None:
+        """Have an event that happens now written with the next flush: its class, and its fields."""
+        self._pending.append(event(at_us=self.clock.now_us(), **fields))
         self._added += 1
 
     def flush_soon(self) -> None:
@@ -191,32 +205,6 @@ class EventBuffer:
         self._advanced.set()
         self._advanced = asyncio.Event()
 
-
-class RunRecord(EventBuffer):
-    """The events of one workflow run as its function needs them: those of earlier executions, and new ones."""
-
-    def __init__(self, recorder: Recorder[WorkflowRun], journal: Journal, clock: Clock, code_before: str = "") -> None:
-        super().__init__(recorder, clock)
-        self.run = recorder.fold
-        self.code_before = code_before or self.run.code
-        """The digest of the definition that it was executed with before this one."""
-        self.policy = CheckpointPolicy.of(self.run.options)
-        self.unseen = set(self.run.steps)
-        """Ids of recorded steps that this execution has not come to yet."""
-        self.broken: WorkflowChanged | None = None
-        """Set when the function executed other steps than before: it executes no more."""
-        self._journal = journal
-        self._progress = float(self.run.published.get("progress") or 0)
-        self._checkpoints = len(self.run.checkpoints)
-        self._steps = 0
-        self._saved_us = clock.steady_us()
-        """When this execution began, or a checkpoint was last due."""
-        self._last_step = ""
-        """The id of the step that ended last."""
-        self._checked = self.run.version
-        self._fresh = 0
-        """How many events have to be on disk before a step depends on what is in the last of them."""
-
     # --- steps of earlier executions -------------------------------------------------------------------------
 
     def find(self, step_id: str, kind: str, name: str, digest: str = "") -> Step | None:
@@ -242,15 +230,6 @@ class RunRecord(EventBuffer):
 
     # --- steps that only keep a value; none of them is awaited -----------------------------------------------
 
-    def value(self, step_id: str, name: str, make: Callable[[], Any]) -> Any:
-        """Return a value that would differ in another execution; the first one counts."""
-        step = self.find(step_id, VALUE, name)
-        if step is not None:
-            return step.result
-        made = make()
-        self.add_value(step_id, name, made)
-        return made
-
     def publish(self, step_id: str, published: Mapping[str, Any]) -> None:
         """Let other processes see values while the function runs."""
         if self.find(step_id, VALUE, "publish") is not None:
@@ -260,8 +239,8 @@ class RunRecord(EventBuffer):
         if progress.__class__ not in (int, float):
             raise InvalidInput(f"progress cannot be {progress!r}", hint="it is in percent, as a number")
         self._progress = float(progress)
-        self.add_completed(step_id, kind=VALUE, name="publish")
-        self.add(events.WorkflowPublished(values=plain, at_us=self.now_us()))
+        self.add(events.StepCompleted, step_id=step_id, kind=VALUE, name="publish")
+        self.add(events.WorkflowPublished, values=plain)
         self.flush_soon()
 
     def patched(self, prefix: str, count: int, name: str) -> bool:
@@ -277,47 +256,13 @@ class RunRecord(EventBuffer):
             return False
         self.unseen.discard(step_id)
         if step is None:
-            self.add_completed(step_id, kind=PATCH, name=name)
+            self.add(events.StepCompleted, step_id=step_id, kind=PATCH, name=name)
             self.mark_new()
         return True
 
-    def skipped_branches(self, step_id: str) -> set[int] | None:
-        """Return which of several branches were not begun because another one had failed; None if unknown yet."""
-        step = self.find(step_id, VALUE, "branches")
-        return None if step is None else set(step.result)
-
-    # --- events of steps -------------------------------------------------------------------------------------
-
-    def add_started(
-        self, step_id: str, kind: str, name: str,
-        *, digest: str = "", until_us: int = 0, about: dict[str, Any] | None = None, inbox_version: int = 0,
-    ) -> None:  # fmt: skip
-        """A step begins, or begins again."""
-        started = events.StepStarted(
-            step_id=step_id, kind=kind, name=name, digest=digest, until_us=until_us, about=about or {},
-            inbox_version=inbox_version, at_us=self.now_us(),
-        )  # fmt: skip
-        self.add(started)
-
-    def add_completed(
-        self, step_id: str, result: Any = None,
-        *, kind: str = "", name: str = "", signal: str = "", signal_version: int = 0, inbox_version: int = 0,
-    ) -> None:  # fmt: skip
-        """A step has a result; one that begins and ends at once also has a kind and a name."""
-        completed = events.StepCompleted(
-            step_id=step_id, result=result, kind=kind, name=name, signal=signal, signal_version=signal_version,
-            inbox_version=inbox_version, at_us=self.now_us(),
-        )  # fmt: skip
-        self.add(completed)
-
-    def add_failed(self, step_id: str, error: dict[str, Any], *, inbox_version: int = 0) -> None:
-        """A step has failed and is not retried."""
-        failure = events.StepFailure(step_id=step_id, error=error, inbox_version=inbox_version, at_us=self.now_us())
-        self.add(failure)
-
     def add_value(self, step_id: str, name: str, made: Any) -> None:
         """A value was made that would differ in another execution."""
-        self.add_completed(step_id, made, kind=VALUE, name=name)
+        self.add(events.StepCompleted, step_id=step_id, result=made, kind=VALUE, name=name)
         self.mark_new()
 
     # --- when they are written -------------------------------------------------------------------------------
@@ -355,15 +300,13 @@ class RunRecord(EventBuffer):
     async def checkpoint(self, trigger: str, name: str = "") -> None:
         """Have everything so far on disk, under a name, and read it back (R-1002)."""
         self._checkpoints += 1
-        made = events.WorkflowCheckpointed(
-            name=name or f"{trigger}-{self._checkpoints}", trigger=trigger, step=self._last_step,
-            progress=self._progress, at_us=self.now_us(),
-        )  # fmt: skip
-        self.add(made)
+        name = name or f"{trigger}-{self._checkpoints}"
+        step, progress = self._last_step, self._progress
+        self.add(events.WorkflowCheckpointed, name=name, trigger=trigger, step=step, progress=progress)
         await self.flush()
         until, found = self.version, self._checked
         try:
-            async for record in self._journal.read(stream(self.run.id), after=self._checked, until=until):
+            async for record in self._recorder.journal.read(stream(self.run.id), after=self._checked, until=until):
                 found = record.version  # whose hash, and that of the one before, has been compared
             if found < until:
                 name = stream(self.run.id)

@@ -15,12 +15,10 @@ from zoneinfo import ZoneInfo
 
 from maos.clock import MICROSECONDS, Clock, to_datetime, to_us
 from maos.engine.streams import SCHEDULES, WORKFLOW_RUN
-from maos.errors import Conflict, Corrupt, InvalidInput, MaosError, NotFound, StoreUnavailable
+from maos.errors import Conflict, Corrupt, InvalidInput, MaosError, StoreUnavailable
 from maos.journal.journal import Journal
-from maos.model.events.records import ScheduleRemoved
-from maos.model.workflow import Schedule, Schedules
-from maos.workflows import values
-from maos.workflows.definition import StartRequest, Workflow, find
+from maos.model.workflow import Schedule
+from maos.workflows.definition import Workflow, find
 
 NAME = "all"
 LOOK_S = 5.0
@@ -156,38 +154,11 @@ async def all_of(journal: Journal) -> dict[str, Schedule]:
     return {} if found is None else found.known
 
 
-async def put(journal: Journal, clock: Clock, name: str, cron: str, request: StartRequest, zone: str) -> Schedule:
-    """Have a workflow started at recurring times; a schedule of that name is replaced."""
+def check(name: str, cron: str, zone: str) -> None:
+    """InvalidInput when a schedule cannot have this name or these times."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,40}", name):
         raise InvalidInput(f"{name!r} cannot name a schedule", hint="use up to 41 letters, digits, dashes, underscores")
     Cron(cron, zone)
-    workflow = request.workflow
-    made = Schedule(
-        name=name,
-        cron=cron,
-        zone=zone,
-        workflow=workflow.name,
-        definition=workflow.version,
-        arguments=values.arguments(workflow.function, request.args, request.kwargs, workflow.name),
-        where=workflow.where,
-        set_us=clock.now_us(),
-    )
-    await journal.append(SCHEDULES.stream(NAME), made)
-    return made
-
-
-async def remove(journal: Journal, clock: Clock, name: str) -> None:
-    """Remove a schedule."""
-    while True:
-        known = await SCHEDULES.load(journal, NAME) or Schedules(id=NAME)
-        if name not in known.known:
-            raise NotFound(f"there is no schedule {name!r}", hint="`maos workflow schedule list` shows them")
-        event = ScheduleRemoved(name=name, at_us=clock.now_us())
-        try:
-            await journal.append(SCHEDULES.stream(NAME), event, expected=known.version)
-            return
-        except Conflict:
-            continue  # another process has changed one of them
 
 
 def due(schedule: Schedule, now_us: int) -> datetime | None:
@@ -201,63 +172,54 @@ def next_time(schedule: Schedule, now_us: int) -> datetime | None:
     return Cron(schedule.cron, schedule.zone).after(to_datetime(now_us))
 
 
-class ScheduleServer:
-    """Starts what is due, and resumes what was interrupted, until it is stopped."""
+async def serve(
+    journal: Journal, clock: Clock, *, start: Start, resume: Start, tell: Tell, load: Load | None = None
+) -> None:
+    """Start what is due and resume what was interrupted, until cancelled: what is wrong with one schedule is reported
+    once, and the others are served."""
+    load = load or (lambda schedule: find(schedule.workflow, schedule.definition))
+    told: set[str] = set()
 
-    def __init__(
-        self, journal: Journal, clock: Clock, *, start: Start, resume: Start, tell: Tell, load: Load | None = None
-    ) -> None:
-        self._journal = journal
-        self._clock = clock
-        self._start = start
-        self._resume = resume
-        self._tell = tell
-        self._load = load or (lambda schedule: find(schedule.workflow, schedule.definition))
-        self._told: set[str] = set()
+    def tell_once(text: str) -> None:
+        if text not in told:
+            told.add(text)
+            tell(text)
 
-    async def serve(self) -> None:
-        """Serve until cancelled: what is wrong with one schedule is reported once, and the others are served."""
-        while True:
-            waits_s = LOOK_S
-            try:
-                known = await all_of(self._journal)
-                ready = [each for each in known.values() if self._is_ready(each)]
-                for handle in await self._resume(tell=self._tell_once):
-                    self._tell(f"resumed {handle.id}")
-                for schedule in ready:
-                    await self._start_if_due(schedule)
-                    coming = next_time(schedule, self._clock.now_us())
-                    if coming is not None:
-                        waits_s = min(waits_s, (to_us(coming) - self._clock.now_us()) / MICROSECONDS)
-            except (StoreUnavailable, Corrupt) as error:
-                self._tell_once(f"the schedules cannot be read: {error}")
-            await asyncio.sleep(max(0.05, waits_s))
-
-    def _is_ready(self, schedule: Schedule) -> bool:
+    def is_ready(schedule: Schedule) -> bool:
         """Whether its workflow is defined here by now; it may have been added, or its file put back, at any time."""
         try:
-            self._load(schedule)
+            load(schedule)
         except MaosError as error:
-            self._tell_once(f"the schedule {schedule.name} cannot be served: {error}")
+            tell_once(f"the schedule {schedule.name} cannot be served: {error}")
             return False
         return True
 
-    async def _start_if_due(self, schedule: Schedule) -> None:
-        time = due(schedule, self._clock.now_us())
+    async def start_if_due(schedule: Schedule) -> None:
+        time = due(schedule, clock.now_us())
         if time is None:
             return
         id = f"{schedule.name}-{to_datetime(to_us(time)):%Y%m%dT%H%MZ}"
         try:
-            if await WORKFLOW_RUN.load(self._journal, id) is None:
+            if await WORKFLOW_RUN.load(journal, id) is None:
                 arguments = schedule.arguments
-                await self._start(self._load(schedule), arguments["args"], arguments["kwargs"], id=id)
-                self._tell(f"started {id}")
+                await start(load(schedule), arguments["args"], arguments["kwargs"], id=id)
+                tell(f"started {id}")
         except Conflict:
             pass  # another process was faster, which is seen the next time
         except MaosError as error:  # which may be otherwise the next time
-            self._tell_once(f"{id} could not be started: {error}")
+            tell_once(f"{id} could not be started: {error}")
 
-    def _tell_once(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
-            self._tell(text)
+    while True:
+        waits_s = LOOK_S
+        try:
+            ready = [each for each in (await all_of(journal)).values() if is_ready(each)]
+            for handle in await resume(tell=tell_once):
+                tell(f"resumed {handle.id}")
+            for schedule in ready:
+                await start_if_due(schedule)
+                coming = next_time(schedule, clock.now_us())
+                if coming is not None:
+                    waits_s = min(waits_s, (to_us(coming) - clock.now_us()) / MICROSECONDS)
+        except (StoreUnavailable, Corrupt) as error:
+            tell_once(f"the schedules cannot be read: {error}")
+        await asyncio.sleep(max(0.05, waits_s))

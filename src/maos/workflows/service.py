@@ -13,22 +13,22 @@ from maos.clock import MICROSECONDS, Clock
 from maos.engine import consent
 from maos.engine.ownership import Held
 from maos.engine.recorder import LEASE_S
-from maos.engine.streams import WORKFLOW_RUN
+from maos.engine.streams import SCHEDULES, WORKFLOW_RUN
 from maos.errors import Conflict, Corrupt, InvalidInput, LeaseLost, NotFound
 from maos.journal.journal import Append, Journal
 from maos.model import workflow as model
 from maos.model.events.commands import CancelRequested, Command, PauseRequested, ResolveRequested, SignalSent
+from maos.model.events.records import ScheduleRemoved
 from maos.model.events.run import QuestionAnswered
+from maos.model.events.workflow import StepRetried, StepStarted, StepUnknown
 from maos.model.message import inbox
-from maos.model.run import Run
-from maos.model.workflow import Schedule, Step, WorkflowRun, stream
+from maos.model.workflow import Schedule, Step, WorkflowChanged, WorkflowRun, stream
 from maos.store.contract import Key
-from maos.workflows import children, file_changes, record, schedules, values
-from maos.workflows.definition import Handle, NotWaiting, StartRequest, Workflow, WorkflowChanged, find, result_of
+from maos.workflows import children, record, schedules, values
+from maos.workflows.definition import Handle, NotWaiting, StartRequest, Workflow, find, result_of
 from maos.workflows.engine import REFUSE, WorkflowEngine
-from maos.workflows.file_changes import Look
 from maos.workflows.schedules import Load
-from maos.workflows.status import Status, WorkflowNotice, WorkflowPreview
+from maos.workflows.status import Status, WorkflowPreview
 
 if TYPE_CHECKING:
     from maos.engine.attempts import Attempts
@@ -150,12 +150,6 @@ class Workflows:
         async with self._engine.turn(known.id):
             return await self._engine.resume(known, workflow or find(known.name, known.definition), on_change)
 
-    async def apply_file(self, run: Run, on_change: str) -> tuple[Run, Look | None]:
-        """Before a run that was made from a plan file is resumed: apply what was said about a changed file, keep,
-        replay or refuse. The run that is resumed, and how its file differs, if it does.
-        """
-        return await file_changes.apply(self._journal, self._clock, run, on_change)
-
     async def needs_consent(self, id: str, *, refuse: bool = False) -> bool:
         """Whether a workflow came with a file and a person has yet to agree to it; with `refuse`, raise NotAgreed."""
         if refuse:
@@ -193,7 +187,7 @@ class Workflows:
         if not run.is_open or self._engine.handle(run.id) is not None:
             return None
         parent = await WORKFLOW_RUN.load(self._journal, run.parent) if run.parent else None
-        if parent is not None and children.is_abandoned(parent, run.id):
+        if parent and (not parent.is_open or run.id in children.names(parent, model.CHILD, model.ABANDONED)):
             await self._end(run.id, f"{run.parent} does not wait for it any more")
         if run.parent or run.status == model.PAUSED:
             return None
@@ -236,8 +230,19 @@ class Workflows:
         zone: str = "UTC",
     ) -> Schedule:
         """Schedule as `schedule` does, with arguments as data."""
-        request = StartRequest(workflow, args, kwargs)
-        return await schedules.put(self._journal, self._clock, name, cron, request, zone)
+        schedules.check(name, cron, zone)
+        made = Schedule(
+            name=name,
+            cron=cron,
+            zone=zone,
+            workflow=workflow.name,
+            definition=workflow.version,
+            arguments=values.arguments(workflow.function, args, kwargs, workflow.name),
+            where=workflow.where,
+            set_us=self._clock.now_us(),
+        )
+        await self._journal.append(SCHEDULES.stream(schedules.NAME), made)
+        return made
 
     async def unschedule(self, name: str) -> None:
         """Remove a schedule.
@@ -246,7 +251,16 @@ class Workflows:
 
             await m.workflows.unschedule("nightly")
         """
-        await schedules.remove(self._journal, self._clock, name)
+        while True:
+            known = await SCHEDULES.load(self._journal, schedules.NAME)
+            if known is None or name not in known.known:
+                raise NotFound(f"there is no schedule {name!r}", hint="`maos workflow schedule list` shows them")
+            event = ScheduleRemoved(name=name, at_us=self._clock.now_us())
+            try:
+                await self._journal.append(SCHEDULES.stream(schedules.NAME), event, expected=known.version)
+                return
+            except Conflict:
+                continue  # another process has changed one of them
 
     async def schedules(self) -> dict[str, Schedule]:
         """All schedules, by name.
@@ -273,10 +287,8 @@ class Workflows:
             serving = asyncio.create_task(m.workflows.serve())
             serving.cancel()
         """
-        server = schedules.ScheduleServer(
-            self._journal, self._clock, start=self.start_with, resume=self.resume_all, tell=tell, load=load
-        )
-        await server.serve()
+        start, resume = self.start_with, self.resume_all
+        await schedules.serve(self._journal, self._clock, start=start, resume=resume, tell=tell, load=load)
 
     # --- queries ---------------------------------------------------------------------------------------------
 
@@ -312,11 +324,13 @@ class Workflows:
             if found is not None:
                 yield found
 
-    async def notices(self, id: str, *, after: int = 0) -> AsyncIterator[WorkflowNotice]:
-        """What a person who watches a workflow run should know, from a version of its stream on, as it happens."""
+    async def notices(self, id: str, *, after: int = 0) -> AsyncIterator[StepStarted | StepUnknown | StepRetried]:
+        """What a person who watches a workflow run should know, from a version of its stream on, as it happens: a step
+        waits for a signal or an answer, may or may not have taken effect, or is retried."""
         async for each in self._journal.follow_stream(stream(id), after=after):
-            if notice := WorkflowNotice.of(each.event):
-                yield notice
+            is_begun = isinstance(each.event, StepStarted) and each.event.kind in (model.GATE, model.SIGNAL)
+            if is_begun or isinstance(each.event, StepUnknown | StepRetried):
+                yield each.event
 
     async def preview(
         self, id: str, *, workflow: Workflow[..., Any] | None = None, on_change: str = REFUSE

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from maos.engine import ownership
 from maos.model import workflow as model
 from maos.model.attempt import Attempt
-from maos.model.events.workflow import StepRetried, StepStarted, StepUnknown, WorkflowEvent
 from maos.model.workflow import Step, WorkflowRun
 from maos.workflows.definition import StepDefinition, Workflow
 from maos.workflows.steps import REPEAT, RETRY, decide
@@ -53,30 +52,6 @@ class Status(NamedTuple):
         begun = [step_id for step_id, step in self.run.steps.items() if step.kind == model.STEP]
         interrupted = [each for each in begun if self.run.steps[each].status == model.STARTED]
         return [*self.run.unknown, *(interrupted if self.name == INTERRUPTED else ())]
-
-
-class WorkflowNotice(NamedTuple):
-    """Something that a person who watches a workflow run should know."""
-
-    what: str
-    """waits: for a signal or an answer · unknown: whether a step took effect · retried: a step that failed."""
-    step_id: str
-    kind: str = ""
-    """Of the step: gate or signal."""
-    name: str = ""
-    message: str = ""
-
-    @classmethod
-    def of(cls, event: WorkflowEvent) -> WorkflowNotice | None:
-        """The notice about an event; None when a person need not know of it."""
-        match event:
-            case StepStarted(kind=kind, name=name) if kind in (model.GATE, model.SIGNAL):
-                return cls("waits", event.step_id, kind, name)
-            case StepUnknown():
-                return cls("unknown", event.step_id)
-            case StepRetried(error=error):
-                return cls("retried", event.step_id, message=error["message"] if error else "")
-        return None
 
 
 def unfinished_tools(attempts: Iterable[Attempt]) -> list[str]:

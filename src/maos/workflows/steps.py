@@ -1,5 +1,4 @@
-"""Steps of a workflow run: executed once, retried, and resolved when it is unknown whether they took effect; and those
-that wait for a time, a signal, or the answer of a person."""
+"""Steps of a workflow run: executed once, retried, and resolved when it is unknown whether they took effect."""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ from typing import Any, NamedTuple
 from maos.clock import MICROSECONDS
 from maos.errors import InvalidInput
 from maos.faults import crash_point
-from maos.model.events.workflow import StepRetried, StepUnknown
-from maos.model.workflow import DONE, FAILED, GATE, SIGNAL, SLEEP, STEP, UNKNOWN, Step
+from maos.model.events.workflow import StepCompleted, StepFailure, StepRetried, StepStarted, StepUnknown
+from maos.model.workflow import DONE, FAILED, STEP, UNKNOWN, Step
 from maos.workflows import values
-from maos.workflows.control import Control, WorkflowInbox
+from maos.workflows.control import Control
 from maos.workflows.definition import NOT_DONE, Found, StepDefinition, StepFailed, call, executor
-from maos.workflows.record import RunRecord, until
+from maos.workflows.record import until
 
 logger = logging.getLogger("maos.workflows")
 
@@ -88,10 +87,9 @@ class Invocation(NamedTuple):
 class Steps:
     """Executes the steps of one workflow run."""
 
-    def __init__(self, control: Control, record: RunRecord, inbox: WorkflowInbox, threads: Threads) -> None:
+    def __init__(self, control: Control, threads: Threads) -> None:
         self._control = control
-        self._record = record
-        self._inbox = inbox
+        self._record = control.record
         self._shared_threads = threads
         self._threads: dict[str, asyncio.Task[Any]] = {}
         """Those of plain functions, by the keys of their steps, until their outcome is used."""
@@ -127,14 +125,14 @@ class Steps:
             write = self._record.flush
             if not it.step.idempotent and (it.args or it.kwargs):  # for the person who may be asked about it
                 about = {"given": values.shown(it.args, it.kwargs)}
-        self._record.add_started(it.step_id, STEP, it.step.name, digest=digest, about=about)
+        self._record.add(StepStarted, step_id=it.step_id, kind=STEP, name=it.step.name, digest=digest, about=about)
         with self._control.at_work():
             await write()
         crash_point(f"workflow:before {it.step.name}")
 
     async def _begin_again(self, it: Invocation, until_us: int = 0) -> None:
         await until(self._record.clock, until_us)
-        self._record.add_started(it.step_id, STEP, it.step.name)
+        self._record.add(StepStarted, step_id=it.step_id, kind=STEP, name=it.step.name)
         with self._control.at_work():
             await self._record.flush()
 
@@ -147,7 +145,7 @@ class Steps:
             except Overdue as error:
                 failed: Exception = TimeoutError(str(error))
                 if not it.step.idempotent:  # it may have taken effect, or may yet
-                    self._inbox.reopen(it.step_id)
+                    self._control.reopen(it.step_id)
                     found = await self._find_out(it, failed)
             except Exception as error:  # noqa: BLE001 - raised in the workflow, or retried
                 failed = error
@@ -158,9 +156,9 @@ class Steps:
             failures += 1
             if failures > it.step.retries:
                 raise await self._fail(it, failed) from failed
-            until_us = self._record.now_us() + int(it.step.pause_s(failures) * MICROSECONDS)
-            raised, at_us = values.error_data(failed), self._record.now_us()
-            self._record.add(StepRetried(step_id=it.step_id, error=raised, until_us=until_us, at_us=at_us))
+            until_us = self._record.clock.now_us() + int(it.step.pause_s(failures) * MICROSECONDS)
+            raised = values.error_data(failed)
+            self._record.add(StepRetried, step_id=it.step_id, error=raised, until_us=until_us)
             await self._record.flush()
             await self._begin_again(it, until_us)
         crash_point(f"workflow:after {it.step.name}")
@@ -169,13 +167,13 @@ class Steps:
             found = values.typed(plain, it.step.returns, f"what the step {it.step.name} returns")
         except InvalidInput as error:  # a retry would not help, and would execute it again
             raise await self._fail(it, error) from error
-        self._record.add_completed(it.step_id, plain)
+        self._record.add(StepCompleted, step_id=it.step_id, result=plain)
         await self._record.write_outcome(it.step_id)
         return found
 
     async def _fail(self, it: Invocation, error: Exception) -> StepFailed:
         error_data = values.error_data(error)
-        self._record.add_failed(it.step_id, error_data)
+        self._record.add(StepFailure, step_id=it.step_id, error=error_data)
         await self._record.write_outcome(it.step_id)
         self._warn("step.failed", it, f"failed: {error_data['message']}")
         return StepFailed(it.step.name, error_data)
@@ -239,8 +237,8 @@ class Steps:
         self, it: Invocation, thread: asyncio.Task[Any] | None, error: Exception | None
     ) -> Step | str | None:
         """Ask the step's own probe; when it does not know, record that the outcome is unknown, and return None."""
-        inbox, recorded = self._inbox, self._record.run.steps
-        if it.step.probe is not None and thread is None and not inbox.has_heard_of(it.step_id):
+        control, recorded = self._control, self._record.run.steps
+        if it.step.probe is not None and thread is None and not control.has_heard_of(it.step_id):
             try:
                 with it.context():
                     said = await call(it.step.probe, it.args, it.kwargs)
@@ -248,16 +246,16 @@ class Steps:
                     said = Found(values.plain(said.result, f"what the probe of {it.step.name} found"))
             except Exception as raised:  # noqa: BLE001 - shown to the person who is asked in its place
                 said, error = None, raised
-            if (isinstance(said, Found) or said == NOT_DONE) and not inbox.has_heard_of(it.step_id):
-                inbox.resolved.add(it.step_id)
+            if (isinstance(said, Found) or said == NOT_DONE) and not control.has_heard_of(it.step_id):
+                control.resolved.add(it.step_id)
                 if said == NOT_DONE:
                     return NOT_DONE
-                self._record.add_completed(it.step_id, said.result)
+                self._record.add(StepCompleted, step_id=it.step_id, result=said.result)
                 await self._record.flush()
                 return recorded[it.step_id]
-        if recorded[it.step_id].status != UNKNOWN and not inbox.has_heard_of(it.step_id):
+        if recorded[it.step_id].status != UNKNOWN and not control.has_heard_of(it.step_id):
             error_data = None if error is None else values.error_data(error)
-            self._record.add(StepUnknown(step_id=it.step_id, error=error_data, at_us=self._record.now_us()))
+            self._record.add(StepUnknown, step_id=it.step_id, error=error_data)
             await self._record.flush()
             self._warn("step.unknown", it, "has an unknown outcome; a person must resolve it")
         return None
@@ -269,124 +267,17 @@ class Steps:
             futures = [resolved] if thread is None else [resolved, thread]
             await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
 
-        await self._inbox.wait_for(it.step_id, wait)
-        if not self._inbox.has_heard_of(it.step_id) and thread is not None:
+        await self._control.wait_for(it.step_id, wait)
+        if not self._control.has_heard_of(it.step_id) and thread is not None:
             self._threads[it.key] = thread
-            self._inbox.resolved.add(it.step_id)
+            self._control.resolved.add(it.step_id)
             return AGAIN
         with self._control.at_work():
             await self._record.flush()
-        return self._record.run.steps[it.step_id] if it.step_id in self._inbox.resolved else AGAIN
+        return self._record.run.steps[it.step_id] if it.step_id in self._control.resolved else AGAIN
 
 
 def _retrieve(thread: asyncio.Task[Any]) -> None:
     """Retrieve what a thread raised, so that asyncio does not report it when the step stopped waiting for it."""
     if not thread.cancelled():
         thread.exception()
-
-
-class Expired(TimeoutError):
-    """A signal or an answer did not come in time."""
-
-
-class Waits:
-    """Waits for times, signals and answers in one workflow run."""
-
-    def __init__(self, control: Control, record: RunRecord, inbox: WorkflowInbox) -> None:
-        self._control = control
-        self._record = record
-        self._inbox = inbox
-
-    async def sleep(self, step_id: str, seconds: float) -> None:
-        """Wait until a time that is recorded, so a restart does not begin it again."""
-        step = await self._control.recorded(step_id, SLEEP, "sleep")
-        if step is not None and step.status == DONE:
-            return
-        until_us = step.until_us if step else self._record.now_us() + int(seconds * MICROSECONDS)
-        with self._control.waiting(step_id):
-            if step is None:
-                self._record.add_started(step_id, SLEEP, "sleep", until_us=until_us)
-                await self._record.flush()
-            await until(self._record.clock, until_us)
-            self._record.add_completed(step_id)
-            await self._record.write_outcome(step_id)
-
-    async def signal(self, step_id: str, name: str, timeout_s: float, type_: Any) -> Any:
-        """Return the next signal of a name, in the order in which they were sent."""
-        step = await self._control.recorded(step_id, SIGNAL, name)
-        if step is not None and step.status == FAILED:
-            raise Expired(f"no signal {name!r} came in time")
-        if step is not None and step.status == DONE:
-            value = step.result
-        else:
-            value = await self._wait_for_signal(step_id, name, step, timeout_s)
-        return values.typed(value, type_, f"the signal {name!r}")
-
-    async def _wait_for_signal(self, step_id: str, name: str, step: Step | None, timeout_s: float) -> Any:
-        """Return its value. Nothing is awaited once its event is added: else a time limit could end just then, and the
-        record would say that the function received a signal which it did not."""
-        with self._control.waiting(step_id):
-            if step is None:
-                self._record.add_started(step_id, SIGNAL, name, until_us=self._deadline(timeout_s))
-                await self._record.flush()
-            until_us = self._record.run.steps[step_id].until_us
-            try:
-                version, value = await self._inbox.signal(name, lambda listener: self._wait(listener, until_us))
-            except Expired as error:
-                self._record.add_failed(step_id, values.error_data(error))
-                raise Expired(f"no signal {name!r} came in time") from error
-            else:
-                self._record.add_completed(step_id, value, signal=name, signal_version=version)
-                return value
-            finally:
-                self._record.mark_new()
-                self._record.flush_soon()
-
-    async def gate(
-        self, step_id: str, question: str, choices: list[str], context: str, default: str | None, timeout_s: float
-    ) -> str:
-        """Return what a person answers; asked once, however often the workflow is interrupted."""
-        step = await self._control.recorded(step_id, GATE, question)
-        if step is None or step.status not in (DONE, FAILED):
-            with self._control.waiting(step_id):
-                if step is None:
-                    given = {"choices": choices or None, "context": context or None, "default": default}
-                    about = {name: value for name, value in given.items() if value is not None}
-                    until_us = self._deadline(timeout_s)
-                    self._record.add_started(step_id, GATE, question, until_us=until_us, about=about)
-                    await self._record.write_question(step_id)
-                step = await self._wait_for_answer(step_id, default)
-        if step.status == FAILED:
-            raise Expired(f"no answer to {question!r} came in time")
-        return str(step.result)
-
-    async def _wait_for_answer(self, step_id: str, default: str | None) -> Step:
-        until_us = self._record.run.steps[step_id].until_us
-        try:
-            await self._inbox.wait_for(step_id, lambda answered: self._wait(answered, until_us))
-        except Expired:
-            if step_id not in self._inbox.resolved:
-                if default is None:
-                    self._record.add_failed(step_id, {"type": "Expired", "message": "no answer came in time"})
-                else:
-                    self._record.add_completed(step_id, default)
-        await self._record.flush()
-        return self._record.run.steps[step_id]
-
-    def _deadline(self, timeout_s: float) -> int:
-        return self._record.now_us() + int(timeout_s * MICROSECONDS) if timeout_s else 0
-
-    async def _wait(self, future: asyncio.Future[None], until_us: int) -> None:
-        """Wait for a future, or raise Expired at a time."""
-
-        async def expire() -> None:
-            await until(self._record.clock, until_us)
-            if not future.done():
-                future.set_exception(Expired("it did not come in time"))
-
-        timer = asyncio.create_task(expire()) if until_us else None
-        try:
-            await future
-        finally:
-            if timer is not None:
-                timer.cancel()

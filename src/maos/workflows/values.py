@@ -31,7 +31,10 @@ def plain(value: Any, what: str, *, is_kept: bool = True) -> Any:
     if kind is str and value.isascii() and len(value) <= _QUICK_CHARS_MAX:
         return value
     try:
-        body = _body(value)
+        try:
+            body = _encode(value)  # sets in order, so that the digest of arguments is the same in another process
+        except TypeError:  # or a key that is no text, which the plainer way takes
+            body = msgspec.json.encode(value, enc_hook=_plain_of)
         if is_kept and len(body) > PLAIN_BYTES_MAX:
             raise ValueError(f"it has {len(body):,} bytes, and at most {PLAIN_BYTES_MAX:,} are kept")
         made = msgspec.json.decode(body)  # what another process would find, as a list where a tuple was
@@ -164,13 +167,6 @@ def _is_finite(value: Any) -> bool:
             return False
         left.extend(each.values() if isinstance(each, dict) else each if isinstance(each, list | tuple) else ())
     return True
-
-
-def _body(value: Any) -> bytes:
-    try:
-        return _encode(value)  # sets in order, so that the digest of arguments is the same in another process
-    except TypeError:  # or a key that is no text, which the plainer way takes
-        return msgspec.json.encode(value, enc_hook=_plain_of)
 
 
 _encode = msgspec.json.Encoder(enc_hook=_plain_of, order="deterministic").encode

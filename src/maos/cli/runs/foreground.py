@@ -30,11 +30,11 @@ from maos.errors import MaosError
 from maos.model.question import Open
 from maos.model.run import Run
 from maos.runs.consent import Act
+from maos.runs.file_changes import Look
 from maos.runs.plan_input import Addition
 from maos.runs.service import Observer
 from maos.runs.status import Next, is_executing, is_interrupted
 from maos.travel.relocation import Moved
-from maos.workflows.file_changes import Look
 
 if TYPE_CHECKING:
     from maos.app import Maos

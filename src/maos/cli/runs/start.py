@@ -161,8 +161,8 @@ def start(
     from maos import settings
     from maos.cli.runs import foreground, plans
     from maos.runs import agent_types
+    from maos.runs.file_changes import origin_of
     from maos.runs.service import new_id
-    from maos.workflows.file_changes import origin_of
 
     check_addresses(database, given["notify"])
     as_json = given["as_json"]

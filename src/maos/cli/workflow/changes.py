@@ -13,7 +13,7 @@ from maos.cli.render import clean
 
 if TYPE_CHECKING:
     from maos.model.run import Run
-    from maos.workflows.file_changes import Look
+    from maos.runs.file_changes import Look
 
 on_change_option = click.option(
     "--on-change", type=click.Choice(["keep", "replay", "refuse"]),
@@ -24,7 +24,7 @@ on_change_option = click.option(
 
 def tell(run: Run, found: Look, on_change: str, *, as_json: bool) -> None:
     """Print that the file of a run has changed, and with which one the run is resumed."""
-    from maos.workflows.file_changes import ways
+    from maos.runs.file_changes import ways
 
     if as_json:
         shared.show_line({"kind": "workflow_changed", "run": run.id, **_document(found, on_change)})
@@ -38,7 +38,7 @@ def tell(run: Run, found: Look, on_change: str, *, as_json: bool) -> None:
 
 def document(run: Run, on_change: str = "keep") -> Document:
     """The file that a run was made from, for programs; nothing when it was made from none."""
-    from maos.workflows.file_changes import look
+    from maos.runs.file_changes import look
 
     found = look(run)
     return {} if found is None else {"made_from": _document(found, on_change)}
@@ -52,7 +52,7 @@ def _document(found: Look, on_change: str) -> Document:
 
 def line(run: Run) -> str:
     """The file that a run was made from, and whether it has changed; empty when it was made from none."""
-    from maos.workflows.file_changes import STATES, look
+    from maos.runs.file_changes import STATES, look
 
     found = look(run)
     if found is None:
@@ -64,7 +64,7 @@ def line(run: Run) -> str:
 def show(run: Run, on_change: str) -> None:
     """Print what a changed file means for a resume, before that is done."""
     from maos.cli import render
-    from maos.workflows.file_changes import CHANGED, SAME, look, ways
+    from maos.runs.file_changes import CHANGED, SAME, look, ways
 
     found = look(run)
     if found is None or found.state == SAME:

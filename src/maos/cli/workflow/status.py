@@ -15,13 +15,14 @@ from maos.cli.failures import note
 from maos.cli.render import Column, Listing, clean, shorten
 from maos.cli.runs import page as run_page
 from maos.errors import InvalidInput
+from maos.model.events.workflow import StepStarted, StepUnknown
 from maos.model.run import Run
 from maos.model.workflow import Step, WorkflowRun
+from maos.runs.file_changes import origin
 from maos.runs.status import RunView
 from maos.views import workflows as views
 from maos.views.workflows import WorkflowInfo, describe
 from maos.workflows import Handle
-from maos.workflows.file_changes import origin
 from maos.workflows.status import STATUSES, Status
 
 STEPS_SHOWN_MAX = 40
@@ -180,11 +181,11 @@ async def narrate(m: Maos, handle: Handle[Any]) -> None:
     """Print what a person should know while a workflow run is executed."""
     id = handle.id
     async for each in m.workflows.notices(id, after=max(0, handle.run.version - 1)):
-        if each.what == "waits":
+        if isinstance(each, StepStarted):
             gate, signal = f"answer {id}/{each.step_id} ANSWER", f"workflow signal {id} {each.name} [JSON]"
             note(f"waits for {clean(each.name)!r}: maos {gate if each.kind == 'gate' else signal}")
-        elif each.what == "unknown":
+        elif isinstance(each, StepUnknown):
             resolve = f"maos workflow resolve {id} {each.step_id} done|failed|again"
             note(f"step {each.step_id} may or may not have taken effect: {resolve}")
         else:
-            note(f"step {each.step_id} failed and is retried: {clean(each.message)}")
+            note(f"step {each.step_id} failed and is retried: {clean(each.error['message'] if each.error else '')}")

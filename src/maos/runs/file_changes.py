@@ -24,11 +24,11 @@ from maos.model.events.run import RunFileChanged
 from maos.model.plan import ASK, BadPlan, Plan, Task, checked
 from maos.model.run import Run, TaskState, agent_name
 from maos.model.status import RunStatus, TaskStatus
+from maos.model.workflow import WorkflowChanged
 from maos.plans.parser import ParsedPlan, parse
 from maos.plans.source import load
 from maos.runs import agent_types
 from maos.runs.plan_input import known_types
-from maos.workflows.definition import WorkflowChanged
 
 OPTION = "workflow"
 """Where a run keeps what it was made from."""
