@@ -38,7 +38,8 @@ def choose(completed: Sequence[Old], rule_of: Callable[[str], Rule]) -> dict[str
     chosen: dict[str, str] = {}
     for kind in sorted({each.kind for each in completed}):
         rule = rule_of(kind)
-        newest_first = sorted((each for each in completed if each.kind == kind), key=_age, reverse=True)
+        of_kind = [each for each in completed if each.kind == kind]
+        newest_first = sorted(of_kind, key=lambda each: (each.ended_us, each.id), reverse=True)
         room = sum(each.bytes for each in newest_first)
         for number, each in reversed(list(enumerate(newest_first, 1))):
             if each.ended_us < rule.before_us:
@@ -51,10 +52,6 @@ def choose(completed: Sequence[Old], rule_of: Callable[[str], Rule]) -> dict[str
                 break  # those that are left are newer, and fewer, and smaller together
             room -= each.bytes
     return chosen
-
-
-def _age(each: Old) -> tuple[int, str]:
-    return each.ended_us, each.id
 
 
 class Statistics:

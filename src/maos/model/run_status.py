@@ -42,8 +42,6 @@ class SupervisorStatus(NamedTuple):
 
     state: SupervisorState
     activity: str
-    progress: int
-    """In percent."""
     error: str
     """What is wrong, when something is."""
     to_do: str
@@ -58,9 +56,6 @@ class SupervisorStatus(NamedTuple):
     """Tasks that cannot begin, since one that they need has failed."""
     until_us: int
     """When it continues by itself; 0 when it does not wait for a time."""
-    restored: int
-    restored_us: int
-    restored_from: str
 
     @property
     def needs_person(self) -> bool:
@@ -118,7 +113,6 @@ def status_of(
     return SupervisorStatus(
         state=state,
         activity=_activity(state, run, attempts, pending, at_work, waiting, asking, asleep),
-        progress=run.progress,
         error=error,
         to_do=to_do,
         waiting=waiting,
@@ -126,9 +120,6 @@ def status_of(
         spawned=tuple(each.name for each in tasks if each.attempts),
         stuck=stuck,
         until_us=until_us if state in (SupervisorState.WAITING_FOR_TASKS, SupervisorState.WAITING_FOR_USER) else 0,
-        restored=max(0, run.restored - 1),  # the first claim is its beginning
-        restored_us=run.restored_us if run.restored > 1 else 0,
-        restored_from=run.restored_from if run.restored > 1 else "",
     )
 
 

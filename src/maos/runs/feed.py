@@ -58,13 +58,13 @@ class CommandArrived(NamedTuple):
 Update = RunUpdate | AgentOutput | MessageUpdate | CommandArrived
 
 
-async def at_work(attempts: AttemptReader, run: Run) -> dict[str, Attempt]:
-    """The newest attempt of each agent that works on a run, or did when the run was paused."""
+async def at_work(attempts: AttemptReader, run: Run, position: int | None = None) -> dict[str, Attempt]:
+    """The newest attempt of each agent that works on a run, or did when the run was paused, as of now or a position."""
     found = {}
-    for task in run.tasks.values() if run.is_open else ():
-        for agent in agents_of(run, task):
-            if attempt := await attempts.newest(agent):  # else it is recorded as begun, and not begun yet
-                found[agent] = attempt
+    for agent in (each for task in run.tasks.values() if run.is_open for each in agents_of(run, task)):
+        attempt = await (attempts.newest(agent) if position is None else attempts.at(agent, position))
+        if attempt is not None:  # else it is recorded as begun, and not begun yet
+            found[agent] = attempt
     return found
 
 

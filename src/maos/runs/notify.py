@@ -76,18 +76,9 @@ def send(address: Address, title: str, body: str) -> str:
     return without_address(re.sub(r"^[\d:,.\- ]*\w* - ", "", text), address.url) or "it was not taken"
 
 
-class Tested(NamedTuple):
-    """Whether an address takes notices."""
-
-    address: str
-    sent: bool
-    why: str | None
-
-
-def test(address: Address) -> Tested:
-    """Send a test to an address. Waits for the network."""
-    why = send(address, "maos: a test", "If you can read this, maos can tell you when a run needs you.")
-    return Tested(address.name, not why, why or None)
+def test(address: Address) -> str:
+    """Send a test to an address; what went wrong, or nothing. Waits for the network."""
+    return send(address, "maos: a test", "If you can read this, maos can tell you when a run needs you.")
 
 
 def without_address(text: str, url: str) -> str:
@@ -268,7 +259,7 @@ class Notifier:
                     self._known = await load(self._journal, self._run)
                     known = self._known.by_id.get(event.id)
                     if known is not None and isinstance(event, NoticePlanned):
-                        return known.at_us == event.at_us  # it was written after all, or another engine has
+                        return known.planned.at_us == event.at_us  # it was written after all, or another engine has
                     if known is not None and isinstance(event, NoticeOutcome) and event.address in known.statuses:
                         return False
                     continue

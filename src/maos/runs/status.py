@@ -24,7 +24,7 @@ from maos.model.message import history, inbox
 from maos.model.notice import RunNotice
 from maos.model.question import Open
 from maos.model.run import Run, TaskState, chat_stream, stream
-from maos.model.run_status import PendingCommands, SupervisorStatus, agents_of, pending_commands, status_of
+from maos.model.run_status import PendingCommands, SupervisorStatus, pending_commands, status_of
 from maos.model.status import NoticeStatus, RunStatus, SupervisorState, TaskStatus
 from maos.redact import without_secrets
 from maos.runs import cleanup, notify
@@ -126,8 +126,9 @@ class NoticeInfo(NamedTuple):
     def of(cls, run: Run, notice: RunNotice) -> NoticeInfo:
         """A notice about a run; one without an outcome is being sent, or its engine has exited."""
         pending = BEING_SENT if is_executing(run) else NoticeStatus.UNKNOWN
-        statuses = {each: str(notice.statuses.get(each, pending)) for each in notice.addresses}
-        return cls(run.id, notice.id, notice.what, notice.title, statuses, notice.why, notice.at_us)
+        told = notice.planned
+        statuses = {each: str(notice.statuses.get(each, pending)) for each in told.addresses}
+        return cls(run.id, told.id, told.what, told.title, statuses, notice.why, told.at_us)
 
 
 class Unplanned(NamedTuple):
@@ -243,11 +244,7 @@ class RunViews(RunReader):
     async def status_at(self, moment: PointInTime) -> tuple[RunView, list[SentMessage]]:
         """A run as it was at a point in time, and what its agents had told each other by then."""
         then = await points_in_time.run_at(self._journal, moment)
-        attempts = {}
-        for agent in (each for task in then.tasks.values() if then.is_open for each in agents_of(then, task)):
-            found = await self._attempts.at(agent, moment.position)
-            if found is not None:
-                attempts[agent] = found
+        attempts = await at_work(self._attempts, then, moment.position)
         waiting = self._journal.read(inbox(then.id), after=then.inbox_cursor)
         known = pending_commands(then, [each.event async for each in waiting if each.position <= moment.position])
         asked = questions.of_run(then, known)
