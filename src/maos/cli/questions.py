@@ -13,7 +13,7 @@ from maos.cli.agent import words
 from maos.cli.commands import json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.render import clean
-from maos.model.question import PERMISSION, short, short_of_owner
+from maos.model.question import PERMISSION, short
 
 if TYPE_CHECKING:
     from maos.model.question import Open
@@ -88,7 +88,7 @@ def show_open(asked: Sequence[Open], others: Sequence[Open] | None = None) -> No
             render.line(("  choose: ", "dim"), clean(" | ".join(each.choices)))
         if each.default is not None:
             render.line((f"  without an answer by {render.when(each.expires_us)}: ", "dim"), clean(each.default))
-        id = short_of_owner(asked, each) if others is None else short(others, each)
+        id = short(each, asked, others)
         what = '"…"' if is_free else "|".join(map(shlex.quote, each.choices)) or "yes|no"
         render.line(("  answer with: ", "dim"), (f"maos answer {clean(id)} {what}", "bold"))
 

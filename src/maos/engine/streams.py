@@ -57,12 +57,12 @@ def new_id() -> str:
 
 
 @asynccontextmanager
-async def own_run(journal: Journal, clock: Clock, known: Run, *, hint: str = "") -> AsyncIterator[Recorder[Run]]:
+async def own_run(journal: Journal, clock: Clock, known: Run) -> AsyncIterator[Recorder[Run]]:
     """Write to a run that no engine executes until the end of the block; Held while one does.
 
     The recorder has the run as it is then. Its lease is short, because it is not recorded which process has it.
     """
-    hint = hint or f"pause it first, with `maos pause {known.id}`"
+    hint = f"pause it first, with `maos pause {known.id}`"
     is_open = bool(known.version) and known.is_open and known.status != RunStatus.PAUSED
     owned = known if known.version else None
     name, look = run.stream(known.id), partial(RUN.load, journal, known.id)

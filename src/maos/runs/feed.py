@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from maos.bus.history import Bodies
@@ -126,13 +127,11 @@ class RunFeed:
 
     async def caught_up(self, version: int) -> None:
         """Return when the consumer of this feed has handled everything up to a version of the run, or after 5 s."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP_S):
                 while self.run.version < version:
                     self._moved.clear()
                     await self._moved.wait()
-        except TimeoutError:
-            pass
 
     async def _update(self, record: Record) -> Update | None:
         agents = agent_name(self._id, "")

@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -240,11 +241,8 @@ class Notifier:
             if not why or pause_s is None or self._closing.is_set():
                 break
             self._tell(f"address {address.name} could not be told that {notice.title} ({why}); it is tried again")
-            try:
-                async with asyncio.timeout(pause_s):
-                    await self._closing.wait()
-            except TimeoutError:
-                pass
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), pause_s)
         return why
 
     async def _record(self, event: NoticePlanned | NoticeOutcome) -> bool:

@@ -33,7 +33,7 @@ from maos.travel import points_in_time
 from maos.travel.points_in_time import PointInTime
 from maos.workspaces import Blocked as Blocked
 from maos.workspaces import Conflicted as Conflicted
-from maos.workspaces import FileChange, Workspace
+from maos.workspaces import FileChange
 from maos.workspaces import Merged as Merged
 
 RESUMABLE = ("interrupted", "idle", "failed", "blocked", "cancelled")
@@ -307,12 +307,12 @@ class RunViews(RunReader):
         if is_executing(run):
             hint = f"wait, or `maos pause {run.id}`"
             raise InvalidInput(f"{run.id} is being executed", hint=hint)
-        place = run.options.get("workspace")
-        if not place:
+        own = points_in_time.workspace_of(run)
+        if own is None:
             raise InvalidInput(f"the agents of {run.id} work in {run.folder} itself", hint="what they do is there")
         if not run.commit:
             raise InvalidInput(f"no task of {run.id} has changed a file", hint=f"`maos resume {run.id}` resumes it")
-        return await workspaces.merge(Workspace.from_data(place), run.commit, into=into, message=message)
+        return await workspaces.merge(own, run.commit, into=into, message=message)
 
     async def notices(self, id: str) -> list[RunNotice]:
         """What people were notified of about a run, and whether that was sent."""
@@ -334,10 +334,9 @@ class RunViews(RunReader):
 
 
 async def _files(run: Run) -> list[FileChange] | None:
-    place = run.options.get("workspace")
-    if not place:
+    workspace = points_in_time.workspace_of(run)
+    if workspace is None:
         return None
-    workspace = Workspace.from_data(place)
     if not run.commit or workspace.base is None:
         return []
     try:

@@ -102,7 +102,7 @@ def document(status: RunView, *, tasks: bool = False, messages: Sequence[SentMes
         **of(run, "folder", "options", "summary", "commit"),
         "engine": run.owner,
         "batches": batches(Plan(tasks=[Task(name=each.name, needs=each.needs) for each in run.tasks.values()])),
-        "spawned_tasks": list(now.spawned),
+        "spawned_tasks": [each.name for each in run.tasks.values() if each.attempts],
         "stuck_tasks": list(now.stuck),
         "pause_requested": status.commands.pause or None,
         **time(now.until_us or None, "resumes"),
