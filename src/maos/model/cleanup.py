@@ -58,7 +58,6 @@ class Statistics:
     """What was removed so far: a fold of the stream."""
 
     def __init__(self) -> None:
-        self.version = 0
         self.ended_us = 0
         """When a cleanup last came to its end."""
         self._removed: dict[tuple[str, str], int] = {}
@@ -75,7 +74,6 @@ class Statistics:
 
     def apply(self, event: RemovalStarted | CleanupEnded) -> None:
         """Fold one more event in."""
-        self.version += 1
         match event:
             case RemovalStarted():
                 key = (event.run, event.agent)
