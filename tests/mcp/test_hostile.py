@@ -138,7 +138,7 @@ def test_every_schema_uses_only_what_is_checked() -> None:
     words = {"type", "description", "default", "enum", "minLength", "maxLength", "minimum", "maximum", "items",
              "maxItems", "pattern"}  # fmt: skip
     for tool in BY_NAME.values():
-        for schema in tool.properties.values():
+        for schema in tool["inputSchema"]["properties"].values():
             assert set(schema) <= words
             assert set(schema.get("items", {})) <= words
 

@@ -154,9 +154,9 @@ def test_tasks_behind_a_failed_one_are_stuck_and_the_failure_says_what_to_do() -
 
 def test_restorations_are_those_after_the_beginning() -> None:
     """R-204."""
-    first, third = look(run_of(taken=1)), look(run_of(taken=3))
-    assert (first.restored, first.restored_us, first.restored_from) == (0, 0, "")
-    assert (third.restored, third.restored_us, third.restored_from) == (2, 5, "manual")
+    first, third = run_of(taken=1), run_of(taken=3)
+    assert first.times_restored == 0
+    assert (third.times_restored, third.restored_us, third.restored_from) == (2, 5, "manual")
 
 
 def test_what_one_agent_does_is_what_the_run_does() -> None:

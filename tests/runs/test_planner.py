@@ -58,8 +58,12 @@ async def attempts(m: Maos, home: Path, stub: ModelStub) -> AsyncIterator[Attemp
     await engine.close()
 
 
+def options(kind: str) -> dict[str, Any]:
+    return {"kind": kind, "model": "", "time_limit_s": 3600.0}
+
+
 async def plan_of(attempts: Attempts, folder: Path, request: str) -> Plan:
-    return await planner.ask(attempts, request, run="r-1", folder=folder, kind="claude", types=TYPES)
+    return await planner.ask(attempts, request, run="r-1", folder=folder, options=options("claude"), types=TYPES)
 
 
 async def test_an_agent_makes_a_plan(attempts: Attempts, tmp_path: Path) -> None:
@@ -89,7 +93,7 @@ async def test_a_plan_is_mended_once(attempts: Attempts, tmp_path: Path) -> None
 
 async def test_a_command_cannot_plan(attempts: Attempts, tmp_path: Path) -> None:
     with pytest.raises(maos.InvalidInput, match="an agent of kind shell cannot plan"):
-        await planner.ask(attempts, "x", run="r-1", folder=tmp_path, kind="shell", types=TYPES)
+        await planner.ask(attempts, "x", run="r-1", folder=tmp_path, options=options("shell"), types=TYPES)
 
 
 @pytest.mark.parametrize(

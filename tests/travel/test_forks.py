@@ -22,7 +22,7 @@ async def test_two_forks_of_the_same_name_at_once_are_one_fork(tmp_path: Path, m
     async with maos.open(tmp_path / "maos.db", home=home) as other:
 
         async def fork(by: Maos, id: str) -> str:
-            moment = await points_in_time.newest(by.journal, await by.runs.get(id))
+            moment = await points_in_time.find(by.journal, await by.runs.get(id), None)
             return (await travel_of(by).fork(id, moment, into="f")).run
 
         done = await asyncio.gather(fork(m, "r-1"), fork(other, "r-2"), return_exceptions=True)
@@ -42,10 +42,10 @@ async def test_a_fork_at_another_position_of_the_same_version_is_another_fork(
     run = await order(m, repository(tmp_path), [Task(name="a", command=says("a"))], id="r-1")
     before = await m.journal.head()
     await m.runs.pause("r-1")
-    now = await points_in_time.newest(m.journal, run)
+    now = await points_in_time.find(m.journal, run, None)
     assert now.position > before
     await travel.fork("r-1", now, into="r-2")
-    await travel.fork("r-1", await points_in_time.newest(m.journal, run), into="r-2")
+    await travel.fork("r-1", await points_in_time.find(m.journal, run, None), into="r-2")
     assert (await m.runs.get("r-2")).version == 2
     await travel.fork("r-1", await points_in_time.find(m.journal, run, f"@{now.position}"), into="r-2")
     with pytest.raises(maos.InvalidInput, match="there is a run 'r-2' already"):
@@ -55,7 +55,7 @@ async def test_a_fork_at_another_position_of_the_same_version_is_another_fork(
 async def test_no_run_has_a_name_that_one_of_its_agents_could_have(tmp_path: Path, m: Maos, travel: TimeTravel) -> None:
     """Taking `r-1` back would stop the agents of `r-1.a`."""
     run = await order(m, repository(tmp_path), [Task(name="a", command=says("a"))], id="r-1")
-    now = await points_in_time.newest(m.journal, run)
+    now = await points_in_time.find(m.journal, run, None)
     before = await m.journal.head()
     for refused in (
         travel.fork("r-1", now, into="r-1.a"),

@@ -220,8 +220,8 @@ async def test_a_fork_of_a_run_that_goes_on_leaves_it_alone(scene: Scene, travel
     m = scene.m
     await scene.mark()
     run = await m.runs.get(scene.run.id)
-    journey = await travel.fork(run.id, await points_in_time.newest(m.journal, run), into="r-second")
-    again = await travel.fork(run.id, await points_in_time.newest(m.journal, run), into="r-second")
+    journey = await travel.fork(run.id, await points_in_time.find(m.journal, run, None), into="r-second")
+    again = await travel.fork(run.id, await points_in_time.find(m.journal, run, None), into="r-second")
     assert (journey.run, again.run) == ("r-second", "r-second")
     with pytest.raises(maos.InvalidInput, match="there is a run"):
         await travel.fork(run.id, await points_in_time.at_version(m.journal, run, 2), into="r-second")

@@ -46,7 +46,7 @@ async def parted(m: Maos, travel: TimeTravel, folder: Path, last: Task) -> None:
     ]
     await order(m, repository(folder), tasks, id=OURS)
     run = await until_asked(m, OURS, "gate/a/0/1")
-    await travel.fork(OURS, await points_in_time.newest(m.journal, run), into=THEIRS)
+    await travel.fork(OURS, await points_in_time.find(m.journal, run, None), into=THEIRS)
     await m.runs.answer(THEIRS, "gate/a/0/1", "yes")
 
 
@@ -120,7 +120,7 @@ async def test_a_wish_that_comes_while_runs_are_joined_is_granted_once(
     """It is after what the join has taken note of, so it waits where it is."""
     await order(m, repository(tmp_path), [Task(name="a", command=says("a"))], id=OURS)
     run = await m.runs.execute(OURS)
-    await travel.fork(OURS, await points_in_time.newest(m.journal, run), into=THEIRS)
+    await travel.fork(OURS, await points_in_time.find(m.journal, run, None), into=THEIRS)
     await TimeTravel(Late(m.journal), SystemClock(), m.runs, m.agents).join(OURS, THEIRS)  # type: ignore[arg-type]
     joined = await m.runs.get(OURS)
     left = [each.type async for each in m.journal.read(inbox(OURS), after=joined.inbox_cursor)]

@@ -33,7 +33,7 @@ async def parted(m: Maos, travel: TimeTravel, folder: Path) -> tuple[Run, Run]:
     """A run that has done one task, and a fork of it."""
     run = await order(m, repository(folder), [Task(name="a", command=says("a"))])
     run = await m.runs.execute(run.id)
-    await travel.fork(run.id, await points_in_time.newest(m.journal, run), into="r-fork")
+    await travel.fork(run.id, await points_in_time.find(m.journal, run, None), into="r-fork")
     return run, await m.runs.get("r-fork")
 
 
@@ -127,7 +127,7 @@ async def test_two_forks_of_one_run_are_joined_from_where_they_parted(
     tmp_path: Path, m: Maos, travel: TimeTravel, joining: TimeTravel
 ) -> None:
     run, one = await parted(m, travel, tmp_path)
-    await travel.fork(run.id, await points_in_time.newest(m.journal, run), into="r-other")
+    await travel.fork(run.id, await points_in_time.find(m.journal, run, None), into="r-other")
     one = await more(m, one, Task(name="b", command=says("b")))
     other = await more(m, await m.runs.get("r-other"), Task(name="c", command=says("c")))
     done = await joining.join(one.id, other.id)
@@ -143,7 +143,7 @@ async def test_what_was_taken_back_is_not_what_two_runs_have_in_common(
     run, _fork = await parted(m, travel, tmp_path)
     then = run.version
     run = await more(m, run, Task(name="b", command=says("b")))
-    await travel.fork(run.id, await points_in_time.newest(m.journal, run), into="r-late")
+    await travel.fork(run.id, await points_in_time.find(m.journal, run, None), into="r-late")
     await travel.rollback(run.id, await points_in_time.at_version(m.journal, run, then))
     previewed = await joining.join(run.id, "r-late", dry_run=True)
     assert previewed.base == (run.id, then)
@@ -165,7 +165,7 @@ async def test_two_moments_and_two_runs_are_compared(tmp_path: Path, m: Maos, tr
     """Tasks, messages and files; what was said in a branch that was given up is not what was said."""
     run, fork = await parted(m, travel, tmp_path)
     first = await points_in_time.at_version(m.journal, run, 2)
-    last = await points_in_time.newest(m.journal, run)
+    last = await points_in_time.find(m.journal, run, None)
     found = await points_in_time.compare(
         await points_in_time.side(m.journal, first), await points_in_time.side(m.journal, last), patch=True
     )
@@ -177,7 +177,9 @@ async def test_two_moments_and_two_runs_are_compared(tmp_path: Path, m: Maos, tr
     await m.bus.send("person", run.agent("a"), "after", run=run.id)
     await m.bus.send("person", fork.agent("a"), "elsewhere", run=fork.id)
     run = await m.runs.get(run.id)
-    sides = [await points_in_time.side(m.journal, await points_in_time.newest(m.journal, each)) for each in (run, fork)]
+    sides = [
+        await points_in_time.side(m.journal, await points_in_time.find(m.journal, each, None)) for each in (run, fork)
+    ]
     found = await points_in_time.compare(*sides)
     assert [[each.text for each in side] for side in found.messages] == [["after"], ["elsewhere"]]
     assert [(each.name, each.before, each.after) for each in found.tasks] == [("a", "waiting", "done")]

@@ -111,7 +111,7 @@ async def test_a_join_killed_anywhere_is_finished_by_asking_again(
     async with maos.open(database, home=home) as m:
         run = await order(m, repository(tmp_path), [Task(name="a", command=says("a"))])
         run = await m.runs.execute(run.id)
-        await travel_of(m).fork(run.id, await points_in_time.newest(m.journal, run), into="r-fork")
+        await travel_of(m).fork(run.id, await points_in_time.find(m.journal, run, None), into="r-fork")
         for id, word in ((run.id, "ours"), ("r-fork", "theirs")):
             task = Task(name="b", command=["sh", "-c", f"echo {word} > b.txt; echo {word}"])
             await m.runs.add(id, Plan(tasks=[task]))

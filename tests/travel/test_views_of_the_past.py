@@ -23,7 +23,7 @@ async def journey(m: Maos, folder: Path) -> None:
     tasks = [Task(name="a", command=says("a")), Task(name="b", command=says("b"), needs=["a"])]
     run = await order(m, repository(folder), tasks, id="r-1")
     run = await m.runs.execute(run.id)
-    await travel_of(m).fork(run.id, await points_in_time.newest(m.journal, run), into="r-2")
+    await travel_of(m).fork(run.id, await points_in_time.find(m.journal, run, None), into="r-2")
     started = [each.version async for each in m.journal.read("run/r-1") if each.type == "task_started"]
     await travel_of(m).rollback(run.id, await points_in_time.at_version(m.journal, run, started[-1]))
 

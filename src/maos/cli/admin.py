@@ -143,14 +143,14 @@ def test(database: DatabaseTarget, urls: tuple[str, ...], as_json: bool) -> int:
         raise InvalidInput("there is no address to send to", hint="export MAOS_NOTIFY='mailto://…', or give a URL")
     tested = []
     for address in found:
-        tested.append(notices.test(address))
+        why = notices.test(address)
+        tested.append({"address": address.name, "sent": not why, "why": why or None})
         if not as_json:
-            said = ("sent", "green") if tested[-1].sent else ("not sent", "bold red")
-            why = tested[-1].why
+            said = ("not sent", "bold red") if why else ("sent", "green")
             render.line(f"address {address.name}  ", said, f"  {clean(why)}" if why else "")
-    is_ok = all(each.sent for each in tested)
+    is_ok = all(each["sent"] for each in tested)
     if as_json:
-        documents.show({"ok": is_ok, "addresses": documents.of(tested)})
+        documents.show({"ok": is_ok, "addresses": tested})
     return 0 if is_ok else FAILED
 
 

@@ -192,11 +192,11 @@ def mcp(database: DatabaseTarget, only_list: bool, as_json: bool) -> int:
     from maos.mcp import server, tools
 
     if as_json:
-        documents.show({"tools": [tool.describe() for tool in tools.TOOLS]})
+        documents.show({"tools": tools.TOOLS})
     elif only_list:
         for tool in tools.TOOLS:
-            render.line(tool.usage)
-            render.line(f"    {tool.description}")
+            render.line(tools.usage(tool))
+            render.line(f"    {tool['description']}")
     else:
         return server.main({**os.environ, "MAOS_DB": database.name})
     return 0

@@ -13,7 +13,7 @@ from maos.cli.agent import words
 from maos.cli.commands import json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.render import clean
-from maos.model.question import short, short_of_owner
+from maos.model.question import PERMISSION, short
 
 if TYPE_CHECKING:
     from maos.model.question import Open
@@ -58,10 +58,20 @@ def answer(database: DatabaseTarget, id: str, answer: str, why: str, as_json: bo
 
 
 def documents_of(asked: Sequence[Open]) -> list[documents.Document]:
-    """Questions as programs see them."""
-    from maos.views.questions import info_of
+    """Questions as programs see them (R-207)."""
+    return [_document(each) for each in asked]
 
-    return [documents.of(info_of(each)) for each in asked]
+
+def _document(question: Open) -> documents.Document:
+    is_permission = question.kind == PERMISSION
+    return {
+        "id": question.ref,
+        "kind": question.kind,
+        "run": None if is_permission else question.owner,
+        "question": question.text,
+        "tool": {"name": question.tool, "input": question.input} if is_permission else None,
+        **documents.of(question, "choices", "context", "asked_us", "asked_by", "default", "expires_us", "recorded"),
+    }
 
 
 def show_open(asked: Sequence[Open], others: Sequence[Open] | None = None) -> None:
@@ -78,7 +88,7 @@ def show_open(asked: Sequence[Open], others: Sequence[Open] | None = None) -> No
             render.line(("  choose: ", "dim"), clean(" | ".join(each.choices)))
         if each.default is not None:
             render.line((f"  without an answer by {render.when(each.expires_us)}: ", "dim"), clean(each.default))
-        id = short_of_owner(asked, each) if others is None else short(others, each)
+        id = short(each, asked, others)
         what = '"…"' if is_free else "|".join(map(shlex.quote, each.choices)) or "yes|no"
         render.line(("  answer with: ", "dim"), (f"maos answer {clean(id)} {what}", "bold"))
 

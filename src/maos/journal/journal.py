@@ -47,6 +47,15 @@ class Append(NamedTuple):
     expected: int | None = None
 
 
+def by_stream(appends: Sequence[Append]) -> list[Append]:
+    """The same appends, those for one stream as one; the first of them says what is expected of the stream."""
+    events: dict[str, list[Event | EventBase]] = {}
+    for each in appends:
+        events.setdefault(each.stream, []).extend(each.events)
+    expected = {each.stream: each.expected for each in reversed(appends)}
+    return [Append(stream, said, expected[stream]) for stream, said in events.items()]
+
+
 class Record(msgspec.Struct, gc=False):
     """An event read from the journal, verified and decoded."""
 

@@ -9,6 +9,7 @@ import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any, NoReturn
 
 UNREADABLE, INVALID, NO_METHOD, BAD_PARAMETERS, BROKEN = -32700, -32600, -32601, -32602, -32603
@@ -82,19 +83,20 @@ class RpcChannel:
         self._is_open = True
         self._sent = 0
 
-    def receive(self) -> tuple[RpcMessage | None, bool]:
-        """Wait for the next message; returns it, and whether the input has ended. An invalid line is answered here."""
-        try:
-            line = self._line()
-            if line is None:
-                return None, True
-            message = parse(line)
+    def messages(self) -> Iterator[RpcMessage]:
+        """Messages as they come, until the input ends. An invalid line is answered here."""
+        while True:
+            try:
+                line = self._line()
+                if line is None:
+                    return
+                message = parse(line)
+            except Refused as refused:
+                self.send_error(refused)
+                continue
             if message is not None:
                 message.seen = self._seen
-            return message, False
-        except Refused as refused:
-            self.send_error(refused)
-        return None, False
+                yield message
 
     def _line(self) -> bytes | None:
         """The next line; None at the end of the input. A last line without a newline is ignored."""

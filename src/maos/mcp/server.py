@@ -50,18 +50,14 @@ def serve(channel: RpcChannel, environment: Mapping[str, str]) -> None:
             refused.id = message.id
             channel.send_error(refused)
 
-    while True:
-        message, is_over = channel.receive()
-        if is_over:
-            return None
-        if message is None:
-            continue
+    for message in channel.messages():
         if message.method == "tools/call" and message.id is not None:
             import asyncio
 
             from maos.mcp.session import ToolSession
 
-            return asyncio.run(ToolSession(channel, environment, respond).serve(message))
+            asyncio.run(ToolSession(channel, environment, respond).serve(message))
+            return
         respond(message)
 
 
@@ -78,5 +74,5 @@ def _result(message: RpcMessage, in_a_run: bool) -> dict[str, Any]:
     if message.method == "ping":
         return {}
     if message.method == "tools/list":
-        return {"tools": tools.list_tools(in_a_run=in_a_run)}
+        return {"tools": [each for name, each in tools.BY_NAME.items() if in_a_run or name not in tools.OF_RUNS]}
     raise Refused(NO_METHOD, f"there is no method {message.method!r:.100}")

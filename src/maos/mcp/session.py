@@ -9,6 +9,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from maos.app import Maos
 from maos.app import open as open_maos
 from maos.errors import InvalidInput, MaosError
 from maos.mcp.protocol import BAD_PARAMETERS, BROKEN, INVALID, Id, Refused, RpcChannel, RpcMessage
-from maos.mcp.tools import BY_NAME, check_arguments
+from maos.mcp.tools import BY_NAME, WAITING, check_arguments
 from maos.model import tool_calls as names
 from maos.redact import Redactor
 from maos.runs.agent_tools import AgentTools, ToolReply
@@ -95,14 +96,11 @@ class ToolSession:
 
     def _read(self, loop: asyncio.AbstractEventLoop, messages: asyncio.Queue[RpcMessage | None]) -> None:
         """Read in a thread, because the input may be any kind of file; when the queue is full, the client waits."""
-        is_over = False
-        while not is_over:
-            message, is_over = self._channel.receive()
-            if message is not None or is_over:
-                try:
-                    asyncio.run_coroutine_threadsafe(messages.put(message), loop).result()
-                except RuntimeError:  # the loop has ended
-                    return
+        try:
+            for message in chain(self._channel.messages(), [None]):
+                asyncio.run_coroutine_threadsafe(messages.put(message), loop).result()
+        except RuntimeError:  # the loop has ended
+            return
 
     async def _finish(self) -> None:
         """The input has ended: complete the calls that are being executed, except those that only wait."""
@@ -159,8 +157,8 @@ class ToolSession:
         self._check_pace()
         tools = await self._open()
         await tools.acknowledge()
-        arguments = self._clean(arguments) | ({"on_wait": call.on_wait} if tool.waits else {})
-        reply = await getattr(tools, tool.name)(**arguments)
+        arguments = self._clean(arguments) | ({"on_wait": call.on_wait} if tool["name"] in WAITING else {})
+        reply = await getattr(tools, tool["name"])(**arguments)
         if isinstance(reply, ToolReply):
             return reply
         return ToolReply(json.dumps(msgspec.to_builtins(reply), ensure_ascii=False))

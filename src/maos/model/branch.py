@@ -17,6 +17,7 @@ import msgspec
 
 from maos.model.checksum import checksum
 from maos.model.events.parts import WorkspaceData
+from maos.model.events.run import QuestionAnswered
 from maos.model.run import GATE, Content, Question, Run, TaskState, agent_name, asked_for
 from maos.model.status import RunStatus, TaskStatus
 
@@ -170,11 +171,6 @@ class JoinConflict(NamedTuple):
     files: tuple[str, ...] = ()
 
     @property
-    def newest(self) -> str:
-        """The side that came last."""
-        return THEIRS if self.theirs_us > self.ours_us else OURS
-
-    @property
     def id(self) -> str:
         """What the question about it is called, after the runs it is about."""
         return f"{self.kind}/{self.name}" if self.name else self.kind
@@ -189,23 +185,28 @@ class Joined(NamedTuple):
     added: list[str]
     """Tasks that only the other run had."""
     conflicts: list[JoinConflict]
-    open: list[JoinConflict]
-    """Those without a decision; as long as there are any, the content is of no use."""
-    answers: list[Question]
+    chosen: dict[str, str]
+    """Which side counts, by the id of each conflict that is decided; while one is not, the content is of no use."""
+    answers: list[QuestionAnswered]
     """Answers that only the other run has, to what this one still asks."""
 
 
 Choose = Callable[[JoinConflict], str]
-"""Which side counts; empty as long as there is no decision."""
+"""Which side counts, or the newest; empty as long as there is no decision."""
 
 
-def join(base: Run, ours: Run, theirs: Run, *, branch: int, choose: Choose) -> Joined:
-    """What our run becomes when the other one is joined to it. Work that the other has not finished stays there."""
-    found = Joined(content(ours), [], [], [], [], [])
+def join(base: Run, ours: Run, theirs: Run, *, files: JoinConflict | None, branch: int, choose: Choose) -> Joined:
+    """What our run becomes when the other one is joined to it. Work that the other has not finished stays there.
+
+    `files` are those that both have changed.
+    """
+    found = Joined(content(ours), [], [], [], {}, [])
     made = found.content
     _join_questions(base, theirs, found, choose)
     names = dict.fromkeys((*ours.tasks, *theirs.tasks))
     made.set_tasks({name: _joined_task(base, ours, theirs, name, branch, found, choose) for name in names})
+    if files is not None:
+        _chosen(files, found, choose)
     made.questions = still_asked(made, ours)
     found.answers[:] = [each for each in found.answers if each.id in made.questions]
     made.cost_usd = ours.cost_usd + max(0.0, theirs.cost_usd - base.cost_usd)
@@ -217,11 +218,6 @@ def join(base: Run, ours: Run, theirs: Run, *, branch: int, choose: Choose) -> J
     made.status, made.why = (RunStatus.COMPLETED, "") if is_done else (RunStatus.PAUSED, f"joined with {theirs.id}")
     made.ended_us = max(ours.ended_us, theirs.ended_us) if is_done else 0
     return found
-
-
-def decided(conflict: JoinConflict, said: str) -> str:
-    """The side that an answer or a policy means; empty when it means none."""
-    return conflict.newest if said == NEWEST else said if said in (OURS, THEIRS) else ""
 
 
 def _joined_task(base: Run, ours: Run, theirs: Run, name: str, branch: int, found: Joined, choose: Choose) -> TaskState:
@@ -274,7 +270,8 @@ def _join_questions(base: Run, theirs: Run, found: Joined, choose: Choose) -> No
         if own is None:
             asked[id] = other
         elif own.answer is None:
-            found.answers.append(other)
+            at_us = other.answered_us
+            found.answers.append(QuestionAnswered(id=id, answer=other.answer, by=other.answered_by, at_us=at_us))
         elif own.answer != other.answer:
             conflict = JoinConflict(QUESTION, id, own.answer, other.answer, own.answered_us, other.answered_us)
             if _chosen(conflict, found, choose) == THEIRS:
@@ -283,8 +280,12 @@ def _join_questions(base: Run, theirs: Run, found: Joined, choose: Choose) -> No
 
 
 def _chosen(conflict: JoinConflict, found: Joined, choose: Choose) -> str:
-    said = decided(conflict, choose(conflict))
+    """The side that an answer or a policy means; empty when it means none."""
     found.conflicts.append(conflict)
-    if not said:
-        found.open.append(conflict)
+    said = choose(conflict)
+    if said == NEWEST:
+        said = THEIRS if conflict.theirs_us > conflict.ours_us else OURS
+    if said not in (OURS, THEIRS):
+        return ""
+    found.chosen[conflict.id] = said
     return said

@@ -38,7 +38,8 @@ def choose(completed: Sequence[Old], rule_of: Callable[[str], Rule]) -> dict[str
     chosen: dict[str, str] = {}
     for kind in sorted({each.kind for each in completed}):
         rule = rule_of(kind)
-        newest_first = sorted((each for each in completed if each.kind == kind), key=_age, reverse=True)
+        of_kind = [each for each in completed if each.kind == kind]
+        newest_first = sorted(of_kind, key=lambda each: (each.ended_us, each.id), reverse=True)
         room = sum(each.bytes for each in newest_first)
         for number, each in reversed(list(enumerate(newest_first, 1))):
             if each.ended_us < rule.before_us:
@@ -53,15 +54,10 @@ def choose(completed: Sequence[Old], rule_of: Callable[[str], Rule]) -> dict[str
     return chosen
 
 
-def _age(each: Old) -> tuple[int, str]:
-    return each.ended_us, each.id
-
-
 class Statistics:
     """What was removed so far: a fold of the stream."""
 
     def __init__(self) -> None:
-        self.version = 0
         self.ended_us = 0
         """When a cleanup last came to its end."""
         self._removed: dict[tuple[str, str], int] = {}
@@ -78,7 +74,6 @@ class Statistics:
 
     def apply(self, event: RemovalStarted | CleanupEnded) -> None:
         """Fold one more event in."""
-        self.version += 1
         match event:
             case RemovalStarted():
                 key = (event.run, event.agent)

@@ -7,7 +7,7 @@ recorded: only its number and its scheme.
 
 from __future__ import annotations
 
-import msgspec
+from typing import NamedTuple
 
 from maos.model.events.records import NoticeOutcome, NoticePlanned
 from maos.model.status import NoticeStatus
@@ -18,20 +18,13 @@ def stream(run: str) -> str:
     return f"notices/{run}"
 
 
-class RunNotice(msgspec.Struct, kw_only=True):
+class RunNotice(NamedTuple):
     """One notice."""
 
-    id: str
-    """Made of what it is about, so that nothing is sent twice."""
-    what: str
-    title: str
-    body: str
-    addresses: list[str]
-    """Number and scheme of each."""
-    at_us: int
-    statuses: dict[str, NoticeStatus] = {}
+    planned: NoticePlanned
+    statuses: dict[str, NoticeStatus]
     """By address; planned where there is nothing here."""
-    why: dict[str, str] = {}
+    why: dict[str, str]
 
     def status(self, address: str) -> NoticeStatus:
         """Its status at an address."""
@@ -49,13 +42,13 @@ class RunNotices:
         """Fold one more event in."""
         self.version += 1
         if isinstance(event, NoticePlanned):
-            self.by_id[event.id] = RunNotice(**msgspec.structs.asdict(event))
+            self.by_id[event.id] = RunNotice(event, {}, {})
             return
         notice = self.by_id[event.id]
         notice.statuses[event.address] = NoticeStatus(event.type.removeprefix("notice_"))
         notice.why[event.address] = event.why
 
-    def unknown(self) -> list[tuple[RunNotice, str]]:
-        """RunNotices, and the addresses at which no outcome is recorded for them."""
-        return [(each, address) for each in self.by_id.values() for address in each.addresses
+    def unknown(self) -> list[tuple[NoticePlanned, str]]:
+        """Notices, and the addresses at which no outcome is recorded for them."""
+        return [(each.planned, address) for each in self.by_id.values() for address in each.planned.addresses
                 if each.status(address) == NoticeStatus.PLANNED]  # fmt: skip

@@ -58,24 +58,19 @@ def find(every: Sequence[Open], given: str) -> Open:
     return found[only(given, list(found), "question", hint="`maos inbox` lists open questions")]
 
 
-def short(every: Sequence[Open], wanted: Open) -> str:
-    """As much of a question's id as tells it from all other questions."""
-    if len(wanted.id) < SHORT_CHARS_MIN:  # the step of a workflow, which says nothing without its owner
+def short(wanted: Open, asked: Sequence[Open], others: Sequence[Open] | None = None) -> str:
+    """As much of a question's id as tells it from all `others`; while those are not known, as much as tells it from
+    those of its run, whose id tells it from the rest."""
+    if others is not None and len(wanted.id) < SHORT_CHARS_MIN:  # a step, which says nothing without its workflow
         return wanted.ref
-    for whole, chars_min in ((wanted.id, SHORT_CHARS_MIN), (wanted.ref, len(wanted.owner) + 1 + SHORT_CHARS_MIN)):
+    ways = [(wanted.ref, len(wanted.owner) + 1 + SHORT_CHARS_MIN)]
+    if others is not None:
+        asked, ways = others, [(wanted.id, SHORT_CHARS_MIN), *ways]
+    for whole, chars_min in ways:
         for end in range(min(chars_min, len(whole)), len(whole) + 1):
-            if sum(whole[:end] in (each.ref[:end], each.id[:end]) for each in every) == 1:
+            if sum(whole[:end] in (each.ref[:end], each.id[:end]) for each in asked) == 1:
                 return whole[:end]
     return wanted.ref
-
-
-def short_of_owner(asked: Sequence[Open], wanted: Open) -> str:
-    """As much of a question's id as tells it from those of its run; the id of the run tells it from all others."""
-    whole = wanted.ref
-    for end in range(min(len(wanted.owner) + 1 + SHORT_CHARS_MIN, len(whole)), len(whole)):
-        if sum(each.ref.startswith(whole[:end]) for each in asked) == 1:
-            return whole[:end]
-    return whole
 
 
 def check(question: Open, answer: str, why: str = "") -> str:

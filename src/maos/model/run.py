@@ -266,6 +266,11 @@ class Run(Content, kw_only=True):
         """How far it is, in percent."""
         return 100 * self.done // len(self.tasks) if self.tasks else 0
 
+    @property
+    def times_restored(self) -> int:
+        """How often an engine has resumed it: the first claim is its beginning."""
+        return max(0, self.restored - 1)
+
     def agent(self, task: str) -> str:
         """The agent that does a task, or will."""
         known = self.tasks.get(task)

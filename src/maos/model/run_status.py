@@ -42,33 +42,18 @@ class SupervisorStatus(NamedTuple):
 
     state: SupervisorState
     activity: str
-    progress: int
-    """In percent."""
     error: str
     """What is wrong, when something is."""
     to_do: str
     """What a person can do about it."""
     waiting: tuple[str, ...]
     """Ids of questions without an answer."""
-    asking: tuple[str, ...]
-    """Agents that wait to be allowed something."""
-    spawned: tuple[str, ...]
-    """Tasks that were begun."""
+    needs_person: bool
+    """Whether an agent or the run waits for a person, even if others continue (R-208)."""
     stuck: tuple[str, ...]
     """Tasks that cannot begin, since one that they need has failed."""
     until_us: int
     """When it continues by itself; 0 when it does not wait for a time."""
-    restored: int
-    restored_us: int
-    restored_from: str
-
-    @property
-    def needs_person(self) -> bool:
-        """Whether an agent or the run waits for a person, even if others continue (R-208)."""
-        return bool(self.waiting or self.asking) or self.state in (
-            SupervisorState.WAITING_FOR_USER,
-            SupervisorState.BLOCKED,
-        )
 
 
 def pending_commands(run: Run, commands: Iterable[EventBase]) -> PendingCommands:
@@ -118,17 +103,12 @@ def status_of(
     return SupervisorStatus(
         state=state,
         activity=_activity(state, run, attempts, pending, at_work, waiting, asking, asleep),
-        progress=run.progress,
         error=error,
         to_do=to_do,
         waiting=waiting,
-        asking=asking,
-        spawned=tuple(each.name for each in tasks if each.attempts),
+        needs_person=bool(waiting or asking) or state == SupervisorState.BLOCKED,
         stuck=stuck,
         until_us=until_us if state in (SupervisorState.WAITING_FOR_TASKS, SupervisorState.WAITING_FOR_USER) else 0,
-        restored=max(0, run.restored - 1),  # the first claim is its beginning
-        restored_us=run.restored_us if run.restored > 1 else 0,
-        restored_from=run.restored_from if run.restored > 1 else "",
     )
 
 

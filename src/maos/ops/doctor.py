@@ -252,29 +252,26 @@ def _holders(root: Path, attempts: Mapping[str, Attempt]) -> Iterator[Finding]:
             what = f"{each.attempt}, {state}, is not in this database"
             yield Finding(Level.NOTE, "holder", what, str(each.folder))
         elif attempt.id != each.attempt or not attempt.is_open:
-            yield _left_holder(each) if each.alive else _left_folder(each)
+            yield _left(each)
     yield Finding(Level.OK, "holders", f"{living} living")
 
 
-def _left_holder(info: HolderInfo) -> Finding:
+def _left(info: HolderInfo) -> Finding:
+    """The process that holds an agent whose attempt has ended, or its folder."""
+
     async def fix() -> str:
-        return f"ended {info.attempt}: {await registry.end(info)} processes"
-
-    return Finding(
-        Level.BAD, "holder", f"process {info.pid} holds {info.attempt}, which has ended",
-        "it is no longer needed", f"End process {info.pid} and everything below it?", fix,
-    )  # fmt: skip
-
-
-def _left_folder(info: HolderInfo) -> Finding:
-    async def fix() -> str:
+        if info.alive:
+            return f"ended {info.attempt}: {await registry.end(info)} processes"
         agent_process.remove(info.folder)
         return f"removed {info.folder}"
 
-    return Finding(
-        Level.BAD, "folder", f"{info.folder} is of {info.attempt}, which has ended and is recorded",
-        "it is no longer needed", f"Remove {info.folder}?", fix,
-    )  # fmt: skip
+    if info.alive:
+        about, what = "holder", f"process {info.pid} holds {info.attempt}, which has ended"
+        question = f"End process {info.pid} and everything below it?"
+    else:
+        about, what = "folder", f"{info.folder} is of {info.attempt}, which has ended and is recorded"
+        question = f"Remove {info.folder}?"
+    return Finding(Level.BAD, about, what, "it is no longer needed", question, fix)
 
 
 def _strays(root: Path) -> Iterator[Finding]:

@@ -12,8 +12,6 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-
 from maos.bus.acknowledgements import Waiting, acknowledge, hand_out, load
 from maos.bus.bus import Bus
 from maos.bus.outbox import OF_AGENTS, TooFast, TooMuch
@@ -80,32 +78,6 @@ class ToolReply(NamedTuple):
     """The recorded calls that it is the reply to."""
     read: Sequence[int] = ()
     """The messages in it, by their versions in the agent's inbox."""
-
-
-class ListedAgent(msgspec.Struct, omit_defaults=True):
-    """An agent of a run."""
-
-    agent: str
-    task: str
-    status: str
-    type: str = ""
-    you: bool = False
-    percent: float | None = None
-    activity: str = ""
-
-
-class RunBrief(msgspec.Struct):
-    """The state of a run, as its agents see it."""
-
-    run: str
-    request: str
-    status: str
-    percent: int
-    tasks: dict[str, list[str]]
-    """The names of tasks by their status."""
-    open_questions: list[dict[str, str]]
-    discoveries: list[dict[str, str]]
-    cost_usd: float
 
 
 class AgentTools:
@@ -380,17 +352,18 @@ class AgentTools:
             what = f"a task {name!r} with other contents was requested already"
             raise InvalidInput(what, hint="choose another name") from None
 
-    async def list_agents(self) -> list[ListedAgent]:
-        """Return every task of the run with its agent."""
+    async def list_agents(self) -> list[dict[str, Any]]:
+        """Return every task of the run with its agent; what is not known of one is left out."""
         run = await self._own_run()
         found = []
         for task in run.tasks.values():
             agent = run.agent(task.name)
-            listed = ListedAgent(agent, task.name, task.status, task.plan.get("agent", ""), you=agent == self._agent)
+            listed = {"agent": agent, "task": task.name, "status": task.status, "type": task.plan.get("agent") or None}
+            listed["you"] = True if agent == self._agent else None
             if task.status == TaskStatus.RUNNING:
                 reports = await self._reports(agent)
-                listed.percent, listed.activity = reports.percent, reports.activity
-            found.append(listed)
+                listed |= {"percent": reports.percent, "activity": reports.activity or None}
+            found.append({name: value for name, value in listed.items() if value is not None})
         return found
 
     async def _reports(self, agent: str) -> tool_calls.Reports:
@@ -401,23 +374,23 @@ class AgentTools:
             reports.apply(record.event)
         return reports
 
-    async def run_status(self) -> RunBrief:
+    async def run_status(self) -> dict[str, Any]:
         """Return the tasks, open questions, discoveries and cost of the run."""
         run = await self._own_run()
         by_status: dict[str, list[str]] = {}
         for task in run.tasks.values():
             by_status.setdefault(task.status, []).append(task.name)
         found = await AttemptReader(self._journal).discoveries(run, but=self._agent)
-        return RunBrief(
-            run=run.id,
-            request=run.request,
-            status=run.status,
-            percent=run.progress,
-            tasks=by_status,
-            open_questions=[{"id": each.id, "question": each.question} for each in run.open_questions],
-            discoveries=[{"agent": agent, "text": text} for agent, text in found[-DISCOVERIES_SHOWN:]],
-            cost_usd=round(run.cost_usd, 4),
-        )
+        return {
+            "run": run.id,
+            "request": run.request,
+            "status": run.status,
+            "percent": run.progress,
+            "tasks": by_status,
+            "open_questions": [{"id": each.id, "question": each.question} for each in run.open_questions],
+            "discoveries": [{"agent": agent, "text": text} for agent, text in found[-DISCOVERIES_SHOWN:]],
+            "cost_usd": round(run.cost_usd, 4),
+        }
 
     async def _own_run(self) -> Run:
         """The run of this agent; InvalidInput when there is none, or when it was rolled back to before this agent."""

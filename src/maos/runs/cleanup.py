@@ -31,6 +31,7 @@ from maos.runs.notify import Notifier
 from maos.settings.loader import Current, News
 from maos.settings.schema import CleanupSettings as Policies
 from maos.settings.schema import PolicySettings
+from maos.travel.points_in_time import workspace_of
 from maos.workspaces import Workspace, checkpoint, is_left, is_merged, remove
 
 DAY_US = 86_400 * MICROSECONDS
@@ -277,10 +278,9 @@ class Cleaner:
         """The worktrees of a run's agents, and its own for the merged work."""
         async for tree in self._trees(run, measured=True):
             yield tree
-        if kept := run.options.get("workspace"):
-            own = Workspace.from_data(kept)
-            if await asyncio.to_thread(is_left, own):
-                yield _Tree("", own, False, await asyncio.to_thread(_bytes_below, own.tree))
+        own = workspace_of(run)
+        if own is not None and await asyncio.to_thread(is_left, own):
+            yield _Tree("", own, False, await asyncio.to_thread(_bytes_below, own.tree))
 
 
 class Upkeep:
@@ -385,11 +385,11 @@ def _kind_of(run: Run) -> str:
 
 
 async def _unmerged(run: Run) -> str:
-    kept = run.options.get("workspace")
-    if not kept or not run.commit:
+    own = workspace_of(run)
+    if own is None or not run.commit:
         return ""
     try:
-        return "" if await is_merged(Workspace.from_data(kept), run.commit) else run.commit
+        return "" if await is_merged(own, run.commit) else run.commit
     except (MaosError, OSError):
         return run.commit  # its repository is elsewhere: it cannot be known
 

@@ -21,6 +21,7 @@ from maos.model.events.core import EventBase
 from maos.model.plan import Task
 from maos.model.run import Run, TaskState
 from maos.runs import agent_types
+from maos.travel.points_in_time import workspace_of
 from maos.travel.relocation import merged_work
 from maos.workspaces import Workspace
 
@@ -93,9 +94,8 @@ async def agree(journal: Journal, clock: Clock, attempts: Attempts, run: Run) ->
     Killed anywhere, it can be done again. `Runs.execute(run.id, options=…)` keeps the options.
     """
     options: dict[str, Any] = {}
-    if kept := run.options.get("workspace"):
-        made = await merged_work(Path(run.folder), Workspace.from_data(kept), run.commit)
-        options["workspace"] = made.to_data()
+    if (own := workspace_of(run)) is not None:
+        options["workspace"] = (await merged_work(Path(run.folder), own, run.commit)).to_data()
     for task in run.tasks.values():
         if not task.status.is_done and await attempts.newest(run.agent(task.name)):  # else it has not begun
             await _of_agent(Path(run.folder), await attempts.history(run.agent(task.name)), task.commit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from maos.bus.history import Bodies
@@ -58,13 +59,13 @@ class CommandArrived(NamedTuple):
 Update = RunUpdate | AgentOutput | MessageUpdate | CommandArrived
 
 
-async def at_work(attempts: AttemptReader, run: Run) -> dict[str, Attempt]:
-    """The newest attempt of each agent that works on a run, or did when the run was paused."""
+async def at_work(attempts: AttemptReader, run: Run, position: int | None = None) -> dict[str, Attempt]:
+    """The newest attempt of each agent that works on a run, or did when the run was paused, as of now or a position."""
     found = {}
-    for task in run.tasks.values() if run.is_open else ():
-        for agent in agents_of(run, task):
-            if attempt := await attempts.newest(agent):  # else it is recorded as begun, and not begun yet
-                found[agent] = attempt
+    for agent in (each for task in run.tasks.values() if run.is_open for each in agents_of(run, task)):
+        attempt = await (attempts.newest(agent) if position is None else attempts.at(agent, position))
+        if attempt is not None:  # else it is recorded as begun, and not begun yet
+            found[agent] = attempt
     return found
 
 
@@ -126,13 +127,11 @@ class RunFeed:
 
     async def caught_up(self, version: int) -> None:
         """Return when the consumer of this feed has handled everything up to a version of the run, or after 5 s."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP_S):
                 while self.run.version < version:
                     self._moved.clear()
                     await self._moved.wait()
-        except TimeoutError:
-            pass
 
     async def _update(self, record: Record) -> Update | None:
         agents = agent_name(self._id, "")

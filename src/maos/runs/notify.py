@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -76,18 +77,9 @@ def send(address: Address, title: str, body: str) -> str:
     return without_address(re.sub(r"^[\d:,.\- ]*\w* - ", "", text), address.url) or "it was not taken"
 
 
-class Tested(NamedTuple):
-    """Whether an address takes notices."""
-
-    address: str
-    sent: bool
-    why: str | None
-
-
-def test(address: Address) -> Tested:
-    """Send a test to an address. Waits for the network."""
-    why = send(address, "maos: a test", "If you can read this, maos can tell you when a run needs you.")
-    return Tested(address.name, not why, why or None)
+def test(address: Address) -> str:
+    """Send a test to an address; what went wrong, or nothing. Waits for the network."""
+    return send(address, "maos: a test", "If you can read this, maos can tell you when a run needs you.")
 
 
 def without_address(text: str, url: str) -> str:
@@ -249,11 +241,8 @@ class Notifier:
             if not why or pause_s is None or self._closing.is_set():
                 break
             self._tell(f"address {address.name} could not be told that {notice.title} ({why}); it is tried again")
-            try:
-                async with asyncio.timeout(pause_s):
-                    await self._closing.wait()
-            except TimeoutError:
-                pass
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), pause_s)
         return why
 
     async def _record(self, event: NoticePlanned | NoticeOutcome) -> bool:
@@ -268,7 +257,7 @@ class Notifier:
                     self._known = await load(self._journal, self._run)
                     known = self._known.by_id.get(event.id)
                     if known is not None and isinstance(event, NoticePlanned):
-                        return known.at_us == event.at_us  # it was written after all, or another engine has
+                        return known.planned.at_us == event.at_us  # it was written after all, or another engine has
                     if known is not None and isinstance(event, NoticeOutcome) and event.address in known.statuses:
                         return False
                     continue

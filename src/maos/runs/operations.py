@@ -22,7 +22,6 @@ from maos.engine.streams import RUN, own_run
 from maos.engine.streams import new_id as new_id
 from maos.errors import InvalidInput, NotFound
 from maos.journal.journal import Append, Journal
-from maos.model import status
 from maos.model.cleanup import PERMANENT
 from maos.model.events.commands import (
     CancelRequested,
@@ -39,7 +38,7 @@ from maos.model.message import PERSON, inbox
 from maos.model.plan import Plan
 from maos.model.run import Run, TaskState
 from maos.model.run_status import agents_of
-from maos.model.status import RunStatus
+from maos.model.status import RunStatus, TaskStatus
 from maos.runs import cleanup
 from maos.runs.cleanup import Cleaner, Cleanup, Removal
 from maos.runs.decisions import CommandHandler, Outcome, outcome_of, what_follows
@@ -105,7 +104,7 @@ class RunOperations(RunViews):
         run = await self.get(id)
         if task:
             self._check_not_done(run, task)
-            if run.tasks[task].status == status.TaskStatus.FAILED:
+            if run.tasks[task].status == TaskStatus.FAILED:
                 raise InvalidInput(f"{task} has failed already", hint="it does not run")
             attempt, at_us = run.tasks[task].attempts, self._clock.now_us()
             return await self._apply(run, CancelRequested(task=task, attempt=attempt, why=why, at_us=at_us))
@@ -117,15 +116,12 @@ class RunOperations(RunViews):
                 while is_executing(run):
                     await RUN.until(self._journal, run, lambda each: not each.is_going)
             else:
-                await self._cancel_unattended(run, why)
+                async with own_run(self._journal, self._clock, run) as recorder:
+                    await self._attempts.end_all(run.id, GRACE_S)
+                    at_us = self._clock.now_us()
+                    await recorder.append(RunEnded(status=RunStatus.CANCELLED, why=why, at_us=at_us))
             run = await self.get(run.id)
         return run
-
-    async def _cancel_unattended(self, run: Run, why: str) -> None:
-        async with own_run(self._journal, self._clock, run) as recorder:
-            await self._attempts.end_all(run.id, GRACE_S)
-            at_us = self._clock.now_us()
-            await recorder.append(RunEnded(status=status.RunStatus.CANCELLED, why=why, at_us=at_us))
 
     # --- tasks -----------------------------------------------------------------------------------------------
 
@@ -140,7 +136,7 @@ class RunOperations(RunViews):
             await m.runs.retry("r-1", tasks=["deploy"])
         """
         run = await self.get(id)
-        failed = [name for name, task in run.tasks.items() if task.status == status.TaskStatus.FAILED]
+        failed = [name for name, task in run.tasks.items() if task.status == TaskStatus.FAILED]
         for name in tasks:
             if self._task(run, name).name not in failed:
                 hint = "only a task that has failed can be retried"

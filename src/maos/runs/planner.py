@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from maos.engine.attempt_spec import TIME_LIMIT_S
 from maos.engine.attempts import Attempts
 from maos.engine.live import LiveAttempt
 from maos.errors import InvalidInput, MaosError, NotFound
@@ -112,15 +111,15 @@ async def ask(
     *,
     run: str,
     folder: Path,
-    kind: str,
-    model: str = "",
+    options: Mapping[str, Any],
     types: Mapping[str, AgentType],
-    time_limit_s: float = TIME_LIMIT_S,
 ) -> Plan:
-    """A plan for a request, made by an agent; BadPlan if it is still wrong after the agent corrected it.
+    """A plan for a request, made by an agent as the options of its run say; BadPlan if it is still wrong after the
+    agent corrected it.
 
     An agent that was asked before, by an engine that has exited, is adopted, or has answered already.
     """
+    kind = options["kind"]
     if not attempts.takes_words(kind):
         raise InvalidInput(f"an agent of kind {kind} cannot plan", hint="choose another --kind, or give a --plan FILE")
     agent = planner_of(run)
@@ -133,10 +132,10 @@ async def ask(
             name=agent,
             cwd=folder,
             in_place=True,
-            model=model,
+            model=options["model"],
             tools_allowed=TOOLS,
             permission="deny",
-            time_limit_s=time_limit_s,
+            time_limit_s=options["time_limit_s"],
         )
         return await _settled(attempts, await _answered(running), request, types)
     if known.is_open:

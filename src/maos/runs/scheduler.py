@@ -16,10 +16,8 @@ from typing import Any
 from maos.bus.bus import Bus
 from maos.clock import MICROSECONDS, Clock
 from maos.engine.recorder import Recorder
-from maos.journal.codec import Event
-from maos.journal.journal import Append, Record
+from maos.journal.journal import Append, Record, by_stream
 from maos.model.events.commands import CancelRequested, PauseRequested
-from maos.model.events.core import EventBase
 from maos.model.events.run import (
     QuestionAnswered,
     QuestionAsked,
@@ -137,7 +135,7 @@ class Scheduler:
                 self._decide(self._clock.now_us())
                 if self._events:
                     events, also, self._events, self._also = self._events, self._also, [], []
-                    await self.recorder.append(*events, also=_joined(also), folded=True)
+                    await self.recorder.append(*events, also=by_stream(also), folded=True)
                     self._act(events)
                     continue
                 if self.run.status != RunStatus.RUNNING and not self._tasks:
@@ -182,8 +180,9 @@ class Scheduler:
             if not self._tasks:
                 self._record(self._stop(now_us))
             return
-        started = self._begin(now_us)
-        if not (started or self._tasks or self._later or self._ready or self._waits_for_a_person()):
+        if self._begin(now_us) or self._tasks or self._later or self._ready:
+            return
+        if not any(task.status == TaskStatus.GATED for task in self.run.tasks.values()):  # else a person is asked
             self._record(self._ending(now_us))
 
     def _begin(self, now_us: int) -> int:
@@ -267,9 +266,6 @@ class Scheduler:
             if question.answer is None and question.default is not None:
                 answered = QuestionAnswered(id=question.id, answer=question.default, by=decisions.DEFAULT, at_us=now_us)
                 self._handle(answered, self._inbox_version, now_us)
-
-    def _waits_for_a_person(self) -> bool:
-        return any(task.status == TaskStatus.GATED for task in self.run.tasks.values())
 
     def _stop(self, now_us: int) -> RunEvent:
         """All agents have stopped: the run is paused, or has ended if it was cancelled."""
@@ -385,10 +381,3 @@ class Scheduler:
         for failed in (each for each in watchers if each.done()):
             failed.result()
         self._news.clear()
-
-
-def _joined(appends: Sequence[Append]) -> list[Append]:
-    events: dict[str, list[Event | EventBase]] = {}
-    for each in appends:
-        events.setdefault(each.stream, []).extend(each.events)
-    return [Append(stream, said) for stream, said in events.items()]

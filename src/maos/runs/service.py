@@ -113,16 +113,8 @@ class Runs(RunOperations):
         types: Mapping[str, AgentType] | None = None,
     ) -> Plan:
         """Have an agent plan a request; `run` is the id that its run will have."""
-        return await planner.ask(
-            self._attempts,
-            request,
-            run=run,
-            folder=Path(folder),
-            kind=options["kind"],
-            model=options["model"],
-            types=agent_types.known(Path(folder)) if types is None else types,
-            time_limit_s=options["time_limit_s"],
-        )
+        known = agent_types.known(Path(folder)) if types is None else types
+        return await planner.ask(self._attempts, request, run=run, folder=Path(folder), options=options, types=known)
 
     async def revise_plan(self, change: str, *, run: str, request: str, types: Mapping[str, AgentType]) -> Plan:
         """Have the agent that planned a request change its plan."""

@@ -24,7 +24,7 @@ from maos.model.message import history, inbox
 from maos.model.notice import RunNotice
 from maos.model.question import Open
 from maos.model.run import Run, TaskState, chat_stream, stream
-from maos.model.run_status import PendingCommands, SupervisorStatus, agents_of, pending_commands, status_of
+from maos.model.run_status import PendingCommands, SupervisorStatus, pending_commands, status_of
 from maos.model.status import NoticeStatus, RunStatus, SupervisorState, TaskStatus
 from maos.redact import without_secrets
 from maos.runs import cleanup, notify
@@ -33,7 +33,7 @@ from maos.travel import points_in_time
 from maos.travel.points_in_time import PointInTime
 from maos.workspaces import Blocked as Blocked
 from maos.workspaces import Conflicted as Conflicted
-from maos.workspaces import FileChange, Workspace
+from maos.workspaces import FileChange
 from maos.workspaces import Merged as Merged
 
 RESUMABLE = ("interrupted", "idle", "failed", "blocked", "cancelled")
@@ -126,8 +126,9 @@ class NoticeInfo(NamedTuple):
     def of(cls, run: Run, notice: RunNotice) -> NoticeInfo:
         """A notice about a run; one without an outcome is being sent, or its engine has exited."""
         pending = BEING_SENT if is_executing(run) else NoticeStatus.UNKNOWN
-        statuses = {each: str(notice.statuses.get(each, pending)) for each in notice.addresses}
-        return cls(run.id, notice.id, notice.what, notice.title, statuses, notice.why, notice.at_us)
+        told = notice.planned
+        statuses = {each: str(notice.statuses.get(each, pending)) for each in told.addresses}
+        return cls(run.id, told.id, told.what, told.title, statuses, notice.why, told.at_us)
 
 
 class Unplanned(NamedTuple):
@@ -243,11 +244,7 @@ class RunViews(RunReader):
     async def status_at(self, moment: PointInTime) -> tuple[RunView, list[SentMessage]]:
         """A run as it was at a point in time, and what its agents had told each other by then."""
         then = await points_in_time.run_at(self._journal, moment)
-        attempts = {}
-        for agent in (each for task in then.tasks.values() if then.is_open for each in agents_of(then, task)):
-            found = await self._attempts.at(agent, moment.position)
-            if found is not None:
-                attempts[agent] = found
+        attempts = await at_work(self._attempts, then, moment.position)
         waiting = self._journal.read(inbox(then.id), after=then.inbox_cursor)
         known = pending_commands(then, [each.event async for each in waiting if each.position <= moment.position])
         asked = questions.of_run(then, known)
@@ -310,12 +307,12 @@ class RunViews(RunReader):
         if is_executing(run):
             hint = f"wait, or `maos pause {run.id}`"
             raise InvalidInput(f"{run.id} is being executed", hint=hint)
-        place = run.options.get("workspace")
-        if not place:
+        own = points_in_time.workspace_of(run)
+        if own is None:
             raise InvalidInput(f"the agents of {run.id} work in {run.folder} itself", hint="what they do is there")
         if not run.commit:
             raise InvalidInput(f"no task of {run.id} has changed a file", hint=f"`maos resume {run.id}` resumes it")
-        return await workspaces.merge(Workspace.from_data(place), run.commit, into=into, message=message)
+        return await workspaces.merge(own, run.commit, into=into, message=message)
 
     async def notices(self, id: str) -> list[RunNotice]:
         """What people were notified of about a run, and whether that was sent."""
@@ -337,10 +334,9 @@ class RunViews(RunReader):
 
 
 async def _files(run: Run) -> list[FileChange] | None:
-    place = run.options.get("workspace")
-    if not place:
+    workspace = points_in_time.workspace_of(run)
+    if workspace is None:
         return None
-    workspace = Workspace.from_data(place)
     if not run.commit or workspace.base is None:
         return []
     try:

@@ -120,38 +120,32 @@ class ToolLog:
             composed = effect if isinstance(effect, ToolEffect) else await effect()
             if composed is None:
                 return None
+            proved, self._proved = self._proved, []
+            called = ToolCalled(
+                tool=tool,
+                arguments={name: value for name, value in arguments.items() if name not in composed.stored},
+                digest=digest,
+                attempt=self._attempt,
+                server=self._server,
+                proved=proved,
+                answer=composed.reply,
+                at_us=self._clock.now_us(),
+            )
+            crash_point(f"tool:before {tool}")
             try:
-                call = await self._append(tool, arguments, composed, digest, key)
-            except Conflict:
-                continue
+                written = await self._journal.append_all([Append(self._stream, [called]), *composed.appends], key=key)
+            except BaseException as error:
+                self._proved += proved
+                if isinstance(error, Conflict):
+                    continue
+                raise
+            crash_point(f"tool:after {tool}")
+            if written.repeated:
+                self._proved += proved
+            call = RecordedCall(digest, written.versions[0], self._attempt, composed.reply)
             if digest:
                 self._unproved[digest] = call
             return call
-
-    async def _append(
-        self, tool: str, arguments: Mapping[str, Any], effect: ToolEffect, digest: str, key: Key | None
-    ) -> RecordedCall:
-        proved, self._proved = self._proved, []
-        called = ToolCalled(
-            tool=tool,
-            arguments={name: value for name, value in arguments.items() if name not in effect.stored},
-            digest=digest,
-            attempt=self._attempt,
-            server=self._server,
-            proved=proved,
-            answer=effect.reply,
-            at_us=self._clock.now_us(),
-        )
-        crash_point(f"tool:before {tool}")
-        try:
-            written = await self._journal.append_all([Append(self._stream, [called]), *effect.appends], key=key)
-        except BaseException:
-            self._proved += proved
-            raise
-        crash_point(f"tool:after {tool}")
-        if written.repeated:
-            self._proved += proved
-        return RecordedCall(digest, written.versions[0], self._attempt, effect.reply)
 
     def prove(self, calls: Sequence[RecordedCall]) -> None:
         """Note that the replies to calls have arrived; recorded with the next call."""

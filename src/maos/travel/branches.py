@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from maos import workspaces as workspaces
 from maos.engine.attempts import Attempts
 from maos.engine.streams import ATTEMPT, attempts_at
 from maos.errors import NotFound
-from maos.journal.journal import Append, Journal
+from maos.journal.journal import Append, Journal, Record
 from maos.model import agent as states
 from maos.model.attempt import Attempt, AttemptCheckpoint, attempt_id, stream
 from maos.model.changes import DELETE, Replace
@@ -30,9 +31,10 @@ from maos.model.events.attempt import (
     AttemptPlanned,
     AttemptTranscript,
 )
+from maos.model.events.commands import TasksRequested
 from maos.model.events.core import EventBase
 from maos.model.events.messages import MessageSent, TopicJoined
-from maos.model.events.parts import OrderData, WorkspaceData
+from maos.model.events.run import QuestionAnswered, QuestionAsked
 from maos.model.message import TOPICS, Acknowledgements, Message, Topics, acks, history, inbox, index_event, message
 from maos.model.run import Run
 from maos.model.run import stream as run_stream
@@ -56,6 +58,20 @@ async def keep_merged(run: Run) -> None:
     if into is not None and run.commit:
         assert into.repository is not None
         await workspaces.keep(into.repository, into.name, f"left-{run.branch}", run.commit)
+
+
+async def sent_again(unhandled: AsyncIterator[Record], names: Mapping[str, str]) -> list[EventBase]:
+    """Those commands of a run's inbox that its next branch handles, from agents of new names: not to pause or wake."""
+    found: list[EventBase] = []
+    async for record in unhandled:
+        match record.event:
+            case TasksRequested(asked_by=by) as command:
+                found.append(replace(command, asked_by=names.get(by, by)))
+            case QuestionAsked(asked_by=several) as command:
+                found.append(replace(command, asked_by=[names.get(one, one) for one in several]))
+            case QuestionAnswered() as command:
+                found.append(command)
+    return found
 
 
 class BranchInbox(NamedTuple):
@@ -165,24 +181,6 @@ async def _values(journal: Journal, states_of: AgentStates, agent: str, position
     return (await states_of.at(agent, version=versions[-1])).raw() if versions else None
 
 
-class Continuation(NamedTuple):
-    """An agent that continues from a cut, in files of its own."""
-
-    name: str
-    run: str
-    cut: Cut
-    place: workspaces.Workspace
-
-
-async def prepare(attempts: Attempts, name: str, run: str, found: Cut, folder: Path) -> Continuation:
-    """Create a worktree with the files of a cut, under a new name; in place, use the folder as it is."""
-    before = workspaces.Workspace.from_data(found.attempt.workspace)
-    if before.in_place:
-        return Continuation(name, run, found, before._replace(name=name, path=folder, tree=folder))
-    place = await fresh(attempts, name, folder, base=before.base, start=found.commit or before.base)
-    return Continuation(name, run, found, place)
-
-
 async def fresh(
     attempts: Attempts,
     name: str,
@@ -206,44 +204,56 @@ async def fresh(
     raise NotFound(f"no clean worktree could be created at {place.tree}", hint="try again")
 
 
-async def put_values(states_of: AgentStates, made: Continuation) -> None:
-    """Give an agent the state that the other had saved."""
-    wanted = made.cut.values
-    if wanted is None:
-        return
-    try:
-        known = (await states_of.get(made.name)).raw()
-    except NotFound:
-        await states_of.create(made.name, wanted, source=made.cut.attempt.id)
-        return
-    changes = {key: Replace(value) for key, value in wanted.items() if known.get(key) != value}
-    gone = {key: DELETE for key in known if key not in wanted}
-    if changes or gone:  # an earlier call was killed, and meant another point in time
-        await states_of.update(made.name, {**changes, **gone}, source=made.cut.attempt.id)
+async def continue_agent(
+    attempts: Attempts, states_of: AgentStates, name: str, run: str, found: Cut, folder: Path, at_us: int, why: str
+) -> list[Append]:
+    """Have an agent of a new name continue from a cut, with its state and in a worktree with its files; in place, in
+    the folder as it is.
 
-
-def appends(attempts: Attempts, made: Continuation, at_us: int, why: str) -> list[Append]:
-    """What makes a prepared agent one that can be resumed: it has ended where the other was, and has its inbox."""
-    found, was = made.cut, made.cut.attempt
-    continued = _continued(attempts, made)
-    told_by_stream = ("id", "version")
-    state = {name: each for name, each in msgspec.to_builtins(continued).items() if name not in told_by_stream}
+    Return what makes it one that can be resumed: it has ended where the other was, and has its inbox.
+    """
+    was = found.attempt
+    place = workspaces.Workspace.from_data(was.workspace)
+    if place.in_place:
+        place = place._replace(name=name, path=folder, tree=folder)
+    else:
+        place = await fresh(attempts, name, folder, base=place.base, start=found.commit or place.base)
+    await _put_values(states_of, name, found)
+    state = msgspec.to_builtins(_continued(attempts, name, run, found, place))
+    told = {"agent_kind": was.kind, "transcript": ("", 0), "at_us": was.planned_us}
+    planned = msgspec.convert({**state, **told}, AttemptPlanned)
     branched = AttemptBranched(
-        state=state,
+        state={key: each for key, each in state.items() if key not in ("id", "version")},  # the stream tells these
         origin={"attempt": was.id, "version": was.version, "position": found.position},
         at_us=at_us,
     )
-    events: list[EventBase] = [_planned(continued), branched]
+    events: list[EventBase] = [planned, branched]
     if found.transcript:
-        text = moved(found.transcript, was.workspace["tree"], str(made.place.tree))
+        text = moved(found.transcript, was.workspace["tree"], str(place.tree))
         events.append(AttemptTranscript(name=was.transcript_name, from_=0, until=len(text.encode()), text=text))
     if was.is_open:
         events.append(AttemptEnded(status=AttemptStatus.STOPPED, failure="stopped", message=why, at_us=at_us))
     else:
-        same = {name: getattr(was, name) for name in ("status", "failure", "message", "exit", "reset_us")}
+        same = {key: getattr(was, key) for key in ("status", "failure", "message", "exit", "reset_us")}
         events.append(AttemptEnded(at_us=was.ended_us, **same))
-    own = Append(stream(attempt_id(made.name, was.number)), events, expected=0)
-    return [own, *forwarded(made.name, made.run, found.waiting)]
+    own = Append(stream(attempt_id(name, was.number)), events, expected=0)
+    return [own, *forwarded(name, run, found.waiting)]
+
+
+async def _put_values(states_of: AgentStates, name: str, found: Cut) -> None:
+    """Give an agent the state that the other had saved."""
+    wanted, source = found.values, found.attempt.id
+    if wanted is None:
+        return
+    try:
+        known = (await states_of.get(name)).raw()
+    except NotFound:
+        await states_of.create(name, wanted, source=source)
+        return
+    changes = {key: Replace(value) for key, value in wanted.items() if known.get(key) != value}
+    gone = {key: DELETE for key in known if key not in wanted}
+    if changes or gone:  # an earlier call was killed, and meant another point in time
+        await states_of.update(name, {**changes, **gone}, source=source)
 
 
 def forwarded(name: str, run: str, waiting: BranchInbox) -> list[Append]:
@@ -257,19 +267,19 @@ def forwarded(name: str, run: str, waiting: BranchInbox) -> list[Append]:
     return [each for each in new if each.events]
 
 
-def _continued(attempts: Attempts, made: Continuation) -> Attempt:
+def _continued(attempts: Attempts, name: str, run: str, found: Cut, place: workspaces.Workspace) -> Attempt:
     """All that the agent had come to, under another name and in folders of its own."""
-    found, was = made.cut, made.cut.attempt
+    was = found.attempt
     checkpoints = list(was.checkpoints)
     if found.commit and not any(each.commit == found.commit for each in checkpoints):
         checkpoints.append(AttemptCheckpoint("start", 0, "branch", was.planned_us, found.commit, was.session))
-    home = str(attempts.folder / "homes" / made.name)
+    home = str(attempts.folder / "homes" / name)
     return replace(
         was,
-        agent=made.name,
-        folder=str(attempts.folder / "holders" / attempt_id(made.name, was.number)),
-        workspace=dict(made.place.to_data()),
-        order={**was.order, "cwd": str(made.place.path), "home": home, "run": made.run},
+        agent=name,
+        folder=str(attempts.folder / "holders" / attempt_id(name, was.number)),
+        workspace=dict(place.to_data()),
+        order={**was.order, "cwd": str(place.path), "home": home, "run": run},
         checkpoints=checkpoints,
         pid=0,
         inbox_cursor=0,
@@ -278,23 +288,6 @@ def _continued(attempts: Attempts, made: Continuation) -> Attempt:
         permissions={},
         stopping="",
         moved_from="",
-    )
-
-
-def _planned(attempt: Attempt) -> AttemptPlanned:
-    return AttemptPlanned(
-        agent=attempt.agent,
-        number=attempt.number,
-        agent_kind=attempt.kind,
-        task=attempt.task,
-        session=attempt.session,
-        owner=attempt.owner,
-        folder=attempt.folder,
-        workspace=msgspec.convert(attempt.workspace, WorkspaceData),
-        inbox_cursor=0,
-        transcript=("", 0),
-        at_us=attempt.planned_us,
-        order=msgspec.convert(attempt.order, OrderData),
     )
 
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from maos import workspaces as workspaces
 from maos.clock import Clock
 from maos.engine import consent, questions
@@ -28,19 +30,17 @@ from maos.model.branch import (
     BranchPoint,
     JoinConflict,
     Joined,
-    decided,
     digest,
     join,
     line_of,
     parted,
 )
-from maos.model.events.commands import TasksRequested
 from maos.model.events.core import EventBase
 from maos.model.events.parts import WorkspaceData
 from maos.model.events.run import QuestionAnswered, QuestionAsked, RunJoined
 from maos.model.message import inbox
 from maos.model.question import Open
-from maos.model.run import Question, Run
+from maos.model.run import Run
 from maos.travel import branches, points_in_time
 from maos.travel.branches import GRACE_S, keep_merged, position_before
 from maos.travel.points_in_time import lineage
@@ -60,12 +60,15 @@ class JoinPlan(NamedTuple):
     conflicts: Sequence[JoinConflict]
     chosen: dict[str, str]
     """How each of them was decided, by its id."""
-    open: Sequence[JoinConflict]
-    """Those that are not decided: nothing was joined."""
     commit: str = ""
     """The merged files, once they are."""
     asked: Sequence[Open] = ()
     """What a person is asked, in the place of joining."""
+
+    @property
+    def open(self) -> list[JoinConflict]:
+        """Conflicts that are not decided: nothing was joined."""
+        return [each for each in self.conflicts if each.id not in self.chosen]
 
     @property
     def undo(self) -> str:
@@ -130,7 +133,9 @@ class RunJoins:
                 at_us=at_us,
             )
             crash_point("travel: joined files")
-            commands = [*await self._commands(ours, until=handled), *_answers(found.answers, at_us)]
+            unhandled = self._journal.read(inbox(ours.id), after=ours.inbox_cursor, until=handled)
+            commands = [each for each in await branches.sent_again(unhandled, {}) if not _is_of_join(each)]
+            commands += [replace(each, at_us=at_us) for each in found.answers]
             await recorder.append(event, also=[Append(inbox(ours.id), commands)] if commands else [])
             return union._replace(before=await position_before(self._journal, ours), commit=ours.commit)
 
@@ -161,26 +166,16 @@ class RunJoins:
         point = await points_in_time.at_version(self._journal, runs[base.run], base.version)
         then = await points_in_time.run_at(self._journal, point)
         answers = (await questions.pending_of(self._journal, ours)).questions
-        chosen: dict[str, str] = {}
 
         def choose(conflict: JoinConflict) -> str:
             asked = answers.get(f"{_prefix(theirs)}{conflict.id}")
-            said = decided(conflict, policy or (asked.answer or "" if asked is not None else ""))
-            if said:
-                chosen[conflict.id] = said
-            return said
+            return policy or (asked.answer or "" if asked is not None else "")
 
-        found = join(then, ours, theirs, branch=ours.branch + 1, choose=choose)
-        conflicts, undecided = list(found.conflicts), list(found.open)
         files = await self._files_in_conflict(ours, theirs)
-        if files is not None:
-            conflicts.append(files)
-            if not choose(files):
-                undecided.append(files)
-        union = JoinPlan(
-            ours.id, theirs.id, base, await self._journal.head(), found.taken, found.added, conflicts, chosen, undecided
-        )  # fmt: skip
-        return union, found
+        found = join(then, ours, theirs, files=files, branch=ours.branch + 1, choose=choose)
+        before = await self._journal.head()
+        plan = JoinPlan(ours.id, theirs.id, base, before, found.taken, found.added, found.conflicts, found.chosen)
+        return plan, found
 
     async def _parted(self, ours: Run, theirs: Run) -> BranchPoint:
         if ours.id == theirs.id:
@@ -229,25 +224,10 @@ class RunJoins:
             raise Corrupt(f"the files of {theirs.id} could not be merged: {done.files}", hint="join them again")
         return done.commit, into.to_data()
 
-    async def _commands(self, ours: Run, *, until: int) -> list[EventBase]:
-        """Commands in the inbox of our run that no engine has handled, except what this join itself asked. Later ones
-        stay where they are."""
-        found: list[EventBase] = []
-        async for record in self._journal.read(inbox(ours.id), after=ours.inbox_cursor, until=until):
-            match record.event:
-                case (QuestionAsked(id=id) | QuestionAnswered(id=id)) as command if not id.startswith(JOIN):
-                    found.append(command)
-                case TasksRequested() as command:
-                    found.append(command)
-        return found
 
-
-def _answers(questions: Sequence[Question], at_us: int) -> list[EventBase]:
-    return [
-        QuestionAnswered(id=each.id, answer=each.answer, by=each.answered_by, at_us=at_us)
-        for each in questions
-        if each.answer is not None
-    ]
+def _is_of_join(command: EventBase) -> bool:
+    """Whether a command asks how runs are to be joined, or answers that."""
+    return isinstance(command, QuestionAsked | QuestionAnswered) and command.id.startswith(JOIN)
 
 
 def _prefix(theirs: Run) -> str:

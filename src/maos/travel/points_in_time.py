@@ -57,7 +57,7 @@ async def find(journal: Journal, run: Run, when: When) -> PointInTime:
     if isinstance(when, PointInTime):
         return when
     if when is None:
-        return await newest(journal, run)
+        return PointInTime(run.id, run.version, await journal.head(), run.updated_us, is_now=True)
     if isinstance(when, datetime):
         return await at_time(journal, run, to_us(when))
     if isinstance(when, int):
@@ -74,11 +74,6 @@ async def last_checkpoint(journal: Journal, run: Run) -> PointInTime:
             f"{run.id} has no checkpoints", hint="say which point in time is meant: a version, or a time"
         )
     return await at_version(journal, run, found[-1])
-
-
-async def newest(journal: Journal, run: Run) -> PointInTime:
-    """Now."""
-    return PointInTime(run.id, run.version, await journal.head(), run.updated_us, is_now=True)
 
 
 async def at_version(journal: Journal, run: Run, version: int) -> PointInTime:

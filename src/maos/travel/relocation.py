@@ -8,7 +8,7 @@ follows from these: the next attempts, gates and merges, and rollbacks (`points_
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,26 +49,21 @@ class Moved(NamedTuple):
     """Whether anything is elsewhere than it was."""
 
 
-class _Ways:
-    """What was where, and where it is now."""
+_Ways = Sequence[tuple[Path, Path]]
+"""What was where, and where it is now, the longest paths first."""
 
-    def __init__(self, pairs: Iterable[tuple[Path, Path]]) -> None:
-        self._pairs = sorted(set(pairs), key=lambda pair: len(pair[0].parts), reverse=True)
 
-    def path(self, before: Path) -> Path:
-        """Where something is."""
-        for old, new in self._pairs:
-            if before.is_relative_to(old):
-                return new / before.relative_to(old)
-        return before
+def _moved(before: Path, ways: _Ways) -> Path:
+    """Where something is now."""
+    found = ((old, new) for old, new in ways if before.is_relative_to(old))
+    return next((new / before.relative_to(old) for old, new in found), before)
 
-    def workspace(self, before: Workspace) -> Workspace:
-        """Where a workspace is."""
-        repository = None if before.repository is None else self.path(before.repository)
-        gitdir = None if before.gitdir is None else self.path(before.gitdir)
-        return before._replace(
-            path=self.path(before.path), tree=self.path(before.tree), repository=repository, gitdir=gitdir
-        )
+
+def _moved_workspace(before: Workspace, ways: _Ways) -> Workspace:
+    """Where a workspace is now."""
+    path, tree = _moved(before.path, ways), _moved(before.tree, ways)
+    repository, gitdir = (each and _moved(each, ways) for each in (before.repository, before.gitdir))
+    return before._replace(path=path, tree=tree, repository=repository, gitdir=gitdir)
 
 
 class _Agent(NamedTuple):
@@ -153,8 +148,8 @@ class _Move:
         if repository is not None:
             pairs += [(each.repository, repository) for each in in_git if each.repository is not None]
         pairs += await asyncio.to_thread(self._homes, newest, in_git)
-        self.ways = _Ways(pairs)
-        self._own = None if own is None else self.ways.workspace(own)
+        self.ways = sorted(set(pairs), key=lambda pair: len(pair[0].parts), reverse=True)
+        self._own = None if own is None else _moved_workspace(own, self.ways)
         self.agents = [await self._agent(each, place) for each, place in zip(newest, places, strict=True)]
         if repository is not None:
             await self._check_commits(repository, given)
@@ -220,7 +215,7 @@ class _Move:
         tasks = [each for each in self._run.tasks.values() if self._run.agent(each.name) == attempt.agent]
         done = next((each.commit for each in tasks if each.commit), "")
         needed = any(each.status != TaskStatus.DONE for each in tasks)
-        return _Agent(attempt, place, self.ways.workspace(place), done or (saved[-1] if saved else ""), needed)
+        return _Agent(attempt, place, _moved_workspace(place, self.ways), done or (saved[-1] if saved else ""), needed)
 
     async def _check_commits(self, repository: Path, given: Path) -> None:
         missing = await workspaces.missing_commits(repository, [commit for _place, commit in self._needed()])
@@ -260,8 +255,8 @@ def _told(agent: _Agent, ways: _Ways) -> Append:
         agent=attempt.agent,
         number=attempt.number,
         workspace=agent.now.to_data(),
-        folder=str(ways.path(Path(attempt.folder))),
-        cwd=str(ways.path(Path(attempt.order["cwd"]))),
-        home=str(ways.path(Path(attempt.order["home"]))),
+        folder=str(_moved(Path(attempt.folder), ways)),
+        cwd=str(_moved(Path(attempt.order["cwd"]), ways)),
+        home=str(_moved(Path(attempt.order["home"]), ways)),
     )
     return Append(stream(attempt.id), [event], expected=attempt.version)

@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from maos.clock import Clock
 from maos.engine import checkpoints, consent, ownership
 from maos.engine.attempt_spec import check_places
@@ -21,13 +19,12 @@ from maos.engine.recorder import Recorder
 from maos.engine.streams import RUN, RunReader, new_id, own_run
 from maos.errors import InvalidInput
 from maos.faults import crash_point
-from maos.journal.journal import Append, Journal
+from maos.journal.journal import Append, Journal, by_stream
 from maos.model.attempt import check_agent, check_run
 from maos.model.branch import begin, digest
-from maos.model.events.commands import TasksRequested
 from maos.model.events.core import EventBase
 from maos.model.events.parts import RunOrigin
-from maos.model.events.run import QuestionAnswered, QuestionAsked, RunCreated, RunForked, RunRolledBack
+from maos.model.events.run import RunCreated, RunForked, RunRolledBack
 from maos.model.message import TOPICS, inbox
 from maos.model.run import Content, Run, agent_name
 from maos.model.status import TaskStatus
@@ -93,17 +90,6 @@ class Comparison(NamedTuple):
     before: Side
     after: Side
     difference: Difference
-
-
-class _Departure(NamedTuple):
-    """A run as it was, and where it resumes."""
-
-    point: PointInTime
-    then: Run
-    cuts: Mapping[str, Cut]
-    """What its agents had come to, by task."""
-    id: str
-    branch: int
 
 
 class TimeTravel(RunJoins):
@@ -191,24 +177,24 @@ class TimeTravel(RunJoins):
         point = await (points_in_time.last_checkpoint(self._journal, run) if to is None else self.point(run.id, to))
         if dry_run:
             then = await self._run_at(point)
-            return await self._plan(run, await self._depart(then, point, run.id, run.branch + 1))
+            return await self._plan(run, then, point, await self._cuts(then, point), run.id, run.branch + 1)
         async with own_run(self._journal, self._clock, run) as recorder:
             run, then = recorder.fold, await self._run_at(point)
             _check_files(then, without_files=without_files)
             check_places(run)
             stopped = await self._attempts.end_all(run.id, GRACE_S)
             crash_point("travel: stopped")
-            departure = await self._depart(then, point, run.id, run.branch + 1)
-            plan = await self._plan(run, departure, stopped)
+            branch, cuts = run.branch + 1, await self._cuts(then, point)
+            plan = (await self._plan(run, then, point, cuts, run.id, branch))._replace(stopped=stopped)
             if _is_there(run, point):
                 return plan._replace(before=await position_before(self._journal, run))
             await keep_merged(run)
-            workspace, why = f"{run.id}-b{departure.branch}", f"rolled back to {point.spoken}"
-            content, also = await self._prepared(departure, workspace, why)
+            into, why = f"{run.id}-b{branch}", f"rolled back to {point.spoken}"
+            content, also = await self._prepared(plan, then, cuts, branch, into, why)
             rolled_back = RunRolledBack(
                 to=point.version,
                 position=point.position,
-                branch=departure.branch,
+                branch=branch,
                 given_up={"version": run.version, "cost_usd": plan.cost_usd},
                 state=content.data,
                 digest=plan.digest,
@@ -232,16 +218,16 @@ class TimeTravel(RunJoins):
         source = await self._runs.get(id)
         point = await self.point(source.id, at)
         then = await self._run_at(point)
+        cuts = await self._cuts(then, point)
         if dry_run:
-            return await self._plan(source, await self._depart(then, point, check_run(into or "NEW"), 0))
+            return await self._plan(source, then, point, cuts, check_run(into or "NEW"), 0)
         await consent.check(self._journal, source.id)  # a copy of it would do what no person has agreed to
         _check_files(then, without_files=without_files)
         check_places(source)
         into = check_run(into) if into else new_id()
         for name in then.tasks:
             check_agent(agent_name(into, name))
-        departure = await self._depart(then, point, into, 0)
-        plan = await self._plan(source, departure)
+        plan = await self._plan(source, then, point, cuts, into, 0)
         origin: RunOrigin = {"run": source.id, "version": point.version, "position": point.position}
         known = await RUN.load(self._journal, into)
         if known is not None:
@@ -251,7 +237,8 @@ class TimeTravel(RunJoins):
             if recorder.fold.version:  # another process was first
                 _check_made(recorder.fold, origin, point)
                 return plan
-            content, also = await self._prepared(departure, into, f"forked from {source.id}, {point.spoken}")
+            why = f"forked from {source.id}, {point.spoken}"
+            content, also = await self._prepared(plan, then, cuts, 0, into, why)
             at_us = self._clock.now_us()
             created = RunCreated(
                 request=then.request,
@@ -281,19 +268,21 @@ class TimeTravel(RunJoins):
             raise InvalidInput(f"nothing was planned yet at {point.spoken} of {point.run}", hint="choose a later one")
         return then
 
-    async def _depart(self, then: Run, point: PointInTime, id: str, branch: int) -> _Departure:
-        """What the agents of tasks had come to that had begun and were not done."""
+    async def _cuts(self, then: Run, point: PointInTime) -> dict[str, Cut]:
+        """What the agents of tasks had come to that had begun and were not done, by task."""
         cuts = {}
         for name, task in then.tasks.items():
             if task.status != TaskStatus.DONE and task.attempts:
                 cut = await branches.cut(self._journal, self._states, then.agent(name), point)
                 if cut is not None:
                     cuts[name] = cut
-        return _Departure(point, then, cuts, id, branch)
+        return cuts
 
-    async def _prepared(self, departure: _Departure, workspace: str, why: str) -> tuple[Content, list[Append]]:
+    async def _prepared(
+        self, plan: TravelPlan, then: Run, cuts: Mapping[str, Cut], branch: int, workspace: str, why: str
+    ) -> tuple[Content, list[Append]]:
         """The content of the run, and the appends of its agents; their worktrees exist when this returns."""
-        point, then, cuts, id, branch = departure
+        id, position = plan.run, plan.point.position
         folder, own, into = Path(then.folder), points_in_time.workspace_of(then), None
         if own is not None:
             base = own.base
@@ -305,33 +294,17 @@ class TimeTravel(RunJoins):
         for name, task in then.tasks.items():
             agent = content.tasks[name].agent
             if name in cuts:
-                made = await branches.prepare(self._attempts, agent, id, cuts[name], folder)
-                await branches.put_values(self._states, made)
-                also += branches.appends(self._attempts, made, at_us, why)
-            elif task.status != TaskStatus.DONE:  # an agent that has not begun can have been sent something
-                waiting = await branches.inbox_at(
-                    self._journal, then.agent(name), received=point.position, sent=point.position
+                also += await branches.continue_agent(
+                    self._attempts, self._states, agent, id, cuts[name], folder, at_us, why
                 )
+            elif task.status != TaskStatus.DONE:  # an agent that has not begun can have been sent something
+                waiting = await branches.inbox_at(self._journal, then.agent(name), received=position, sent=position)
                 also += branches.forwarded(agent, id, waiting)
         crash_point("travel: files")
-        return content, [*also, *await self._commands_sent_again(departure, content)]
-
-    async def _commands_sent_again(self, departure: _Departure, content: Content) -> list[Append]:
-        """The commands in the run's inbox at that point that no engine had handled: they are sent again, except to
-        pause or to wake up."""
-        point, then, _cuts, id, _branch = departure
         names = {then.agent(name): task.agent for name, task in content.tasks.items()}
-        found: list[EventBase] = []
-        received = points_in_time.read_until(self._journal, inbox(then.id), point.position, after=then.inbox_cursor)
-        async for record in received:
-            match record.event:
-                case TasksRequested(asked_by=by) as command:
-                    found.append(replace(command, asked_by=names.get(by, by)))
-                case QuestionAsked(asked_by=several) as command:
-                    found.append(replace(command, asked_by=[names.get(one, one) for one in several]))
-                case QuestionAnswered() as command:
-                    found.append(command)
-        return [Append(inbox(id), found)] if found else []
+        unhandled = points_in_time.read_until(self._journal, inbox(then.id), position, after=then.inbox_cursor)
+        commands = await branches.sent_again(unhandled, names)
+        return content, [*also, *([Append(inbox(id), commands)] if commands else [])]
 
     async def _append(self, recorder: Recorder[Run], events: Sequence[EventBase], also: Sequence[Append]) -> None:
         """Write the events of the run with everything that belongs to them.
@@ -339,16 +312,14 @@ class TimeTravel(RunJoins):
         Subscriptions come first and alone: their stream belongs to all runs, so nothing in it has the token of one, and
         an agent that is subscribed before it exists receives nothing.
         """
-        merged: dict[str, Append] = {}
-        for each in also:  # one append for each stream
-            known = merged.get(each.stream)
-            merged[each.stream] = each if known is None else known._replace(events=[*known.events, *each.events])
-        if topics := merged.pop(TOPICS, None):
-            await self._journal.append_all([topics])
-        await recorder.append(*events, also=list(merged.values()))
+        merged = by_stream(also)
+        if topics := [each for each in merged if each.stream == TOPICS]:
+            await self._journal.append_all(topics)
+        await recorder.append(*events, also=[each for each in merged if each.stream != TOPICS])
 
-    async def _plan(self, run: Run, departure: _Departure, stopped: Sequence[str] = ()) -> TravelPlan:
-        point, then, cuts, id, branch = departure
+    async def _plan(
+        self, run: Run, then: Run, point: PointInTime, cuts: Mapping[str, Cut], id: str, branch: int
+    ) -> TravelPlan:
         steps = [_step(run, then, name, id, branch, cuts.get(name)) for name in then.tasks]
         for name, task in run.tasks.items():
             if name not in then.tasks and id == run.id:
@@ -366,7 +337,7 @@ class TimeTravel(RunJoins):
             steps,
             then.commit,
             [each.question for each in then.open_questions],
-            stopped,
+            [],
             max(0.0, run.cost_usd - then.cost_usd),
             digest(then),
             notes,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import msgspec
 
@@ -29,7 +29,7 @@ from maos.model.failure import TABLE
 from maos.model.message import inbox
 from maos.model.status import AgentState
 from maos.views.ids import Ids
-from maos.workspaces import FileChange, Workspace
+from maos.workspaces import Blocked, Conflicted, FileChange, Merged, Workspace
 
 RECENT_US = 86_400 * MICROSECONDS
 LOOK_EVERY_S = 1.0
@@ -165,19 +165,6 @@ class AgentFiles(NamedTuple):
     agent: str
     files: list[FileChange]
     patch: str | None
-
-
-class AgentMerge(msgspec.Struct):
-    """What merging an agent's work into a branch did."""
-
-    agent: str
-    outcome: Literal["merged", "conflicted", "blocked"]
-    files: tuple[str, ...]
-    commit: str = ""
-    messages: tuple[str, ...] = ()
-    """What git says about each conflict."""
-    why: str = ""
-    hint: str = ""
 
 
 class Agents(Attempts):
@@ -369,15 +356,14 @@ class Agents(Attempts):
         changed = await workspaces.diff(workspace, base, commit)
         return AgentFiles(agent, changed, await workspaces.patch(workspace, base, commit) if patch else None)
 
-    async def merge(self, agent: str, *, into: str | Path = ".", message: str = "") -> AgentMerge:
+    async def merge(self, agent: str, *, into: str | Path = ".", message: str = "") -> Merged | Conflicted | Blocked:
         """Merge what an agent did into the branch that is checked out in a folder, as one commit, or not at all."""
         attempt = await self.get(agent)
         if attempt.is_open:
             raise InvalidInput(f"agent {agent!r} has not ended", hint=f"wait, or `maos agent stop {agent}`")
         workspace, commit = _saved(attempt)
         title = message or _title(attempt.task) or f"Work of {agent}"
-        done = await workspaces.merge(workspace, commit, into=Path(into), message=title)
-        return msgspec.convert({"agent": agent, "outcome": type(done).__name__.lower(), **done._asdict()}, AgentMerge)
+        return await workspaces.merge(workspace, commit, into=Path(into), message=title)
 
 
 def status_of(attempts: Sequence[Attempt]) -> AgentStatus:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from maos.engine import ownership, questions
 from maos.engine.ownership import Liveness
@@ -18,23 +16,6 @@ from maos.model.question import PERMISSION, QUESTION, WORKFLOW, Open, check, fin
 from maos.runs.service import Runs
 from maos.views.agents import Agents
 from maos.workflows.service import Workflows
-
-
-class QuestionInfo(msgspec.Struct, kw_only=True):
-    """A question as programs see it."""
-
-    id: str
-    kind: str
-    run: str | None
-    question: str
-    tool: dict[str, Any] | None
-    choices: tuple[str, ...]
-    context: str
-    asked_us: int | None
-    asked_by: tuple[str, ...]
-    default: str | None
-    expires_us: int | None
-    recorded: bool
 
 
 class Given(NamedTuple):
@@ -89,7 +70,10 @@ class Questions:
         try:
             question = find(await self.open(), id)
         except NotFound as error:
-            await self._check_answered(id, error)
+            async for run in self._runs.all():
+                for each in (await questions.pending_of(self._journal, run)).questions.values():
+                    if each.answer is not None and id in (each.id, f"{run.id}/{each.id}"):
+                        raise Answered(f"{run.id}/{each.id}", each.answer, each.answered_by) from error
             raise
         if why and question.kind == QUESTION:
             raise InvalidInput("--why goes with yes and no", hint="put everything into the answer")
@@ -123,43 +107,13 @@ class Questions:
         """
         asked = await questions.of_agent(self._journal, await self._agents.get(agent))
         waiting = {each.id: each for each in asked}
-        question = waiting[_request(agent, list(waiting), request)]
+        if not waiting:
+            raise NotFound(f"agent {agent!r} asks for nothing", hint="its question may have been answered already")
+        named = ", ".join(waiting)
+        if request:
+            request = match_id(request, waiting, "request", hint=f"agent {agent!r} asks {named}")
+        elif len(waiting) > 1:
+            raise InvalidInput(f"agent {agent!r} asks for {len(waiting)} things", hint=f"name one of {named}")
+        question = waiting[request] if request else asked[0]
         await self._agents.answer(agent, question.id, allow=allow, why=why)
         return question
-
-    async def _check_answered(self, given: str, error: Exception) -> None:
-        """Raise Answered when a question that is not open was answered already."""
-        async for run in self._runs.all():
-            for each in (await questions.pending_of(self._journal, run)).questions.values():
-                if each.answer is not None and given in (each.id, f"{run.id}/{each.id}"):
-                    raise Answered(f"{run.id}/{each.id}", each.answer, each.answered_by) from error
-
-
-def info_of(question: Open) -> QuestionInfo:
-    """A question as programs see it (R-207)."""
-    is_permission = question.kind == PERMISSION
-    return QuestionInfo(
-        id=question.ref,
-        kind=question.kind,
-        run=None if is_permission else question.owner,
-        question=question.text,
-        tool={"name": question.tool, "input": question.input} if is_permission else None,
-        choices=question.choices,
-        context=question.context,
-        asked_us=question.asked_us or None,
-        asked_by=question.asked_by,
-        default=question.default,
-        expires_us=question.expires_us or None,
-        recorded=question.recorded,
-    )
-
-
-def _request(agent: str, waiting: list[str], given: str) -> str:
-    """The request that is meant: the only one there is, or the one whose id begins so."""
-    if not waiting:
-        raise NotFound(f"agent {agent!r} asks for nothing", hint="its question may have been answered already")
-    if given:
-        return match_id(given, waiting, "request", hint=f"agent {agent!r} asks {', '.join(waiting)}")
-    if len(waiting) > 1:
-        raise InvalidInput(f"agent {agent!r} asks for {len(waiting)} things", hint=f"name one of {', '.join(waiting)}")
-    return waiting[0]

@@ -83,6 +83,8 @@ def test_a_run_whose_engine_was_killed_is_interrupted_and_says_how_to_go_on(
     found = until(engine.run, "interrupted")
     assert found["status"] == "running"
     assert found["resumable"] == f"maos resume {engine.run}"
+    restored = [found[name] for name in ("restoration_count", "restoration_source", "last_restored")]
+    assert restored == [0, None, None]  # the first claim is its beginning
     status = call("status").stdout
     assert f"! {engine.run} is interrupted: the process that executed it has exited" in status
     assert f"resume with: maos resume {engine.run}" in status

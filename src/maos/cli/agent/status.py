@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from maos.agents.kinds import Installed
     from maos.app import Maos
     from maos.model.attempt import Attempt
+    from maos.runs.status import Blocked, Conflicted, Merged
     from maos.views.agents import AgentDetails, AgentStatus, AttemptInfo
 
 T = TypeVar("T")
@@ -270,14 +271,20 @@ def merge(database: DatabaseTarget, agent: str, into: str, message: str, as_json
     As one commit, all of it or nothing: files that both sides changed are named, and so are changes of yours that are
     in the way.
     """
-    done = database.write(on_agent(agent, lambda m, name: m.agents.merge(name, into=into, message=message)))
+
+    async def work(m: Maos) -> tuple[str, Merged | Conflicted | Blocked]:
+        name = await m.agents.find(agent)
+        return name, await m.agents.merge(name, into=into, message=message)
+
+    name, done = database.write(work)
+    outcome = type(done).__name__.lower()
     if as_json:
-        documents.show(done)
+        unknown = {"commit": "", "messages": (), "why": "", "hint": ""}
+        documents.show({"agent": name, "outcome": outcome, "files": done.files, **unknown, **done._asdict()})
     else:
-        name = done.agent
         by_hand = f"tell it what changed, or apply its patch: `maos agent diff {name} --patch`"
-        show_merge(name, done.outcome, done, f"`maos agent resume {name}` and {by_hand}")
-    return 0 if done.outcome == "merged" else CONFLICT
+        show_merge(name, outcome, done, f"`maos agent resume {name}` and {by_hand}")
+    return 0 if outcome == "merged" else CONFLICT
 
 
 def show_merge(name: str, outcome: str, done: Any, by_hand: str) -> None:

@@ -482,4 +482,4 @@ async def _statuses(m: Maos, run: Run) -> AsyncIterator[RunView]:
 def _status_line(now: RunView) -> str:
     """A line for each change: a file is not drawn over."""
     doing = now.now.error or now.now.activity
-    return f"{now.now.progress:>3} %  {page.spoken(now)}  {words.one_line(doing, 200)}".rstrip()
+    return f"{now.run.progress:>3} %  {page.spoken(now)}  {words.one_line(doing, 200)}".rstrip()

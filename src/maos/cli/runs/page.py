@@ -75,7 +75,9 @@ def summary(status: RunView) -> Document:
     return {
         **of(run, "id", "request", "status", "cost_usd", "tokens", "created_us", "updated_us"),
         **time(run.ended_us or None, "completed"),
-        **of(now, "state", "activity", "progress", "error"),
+        **of(now, "state", "activity"),
+        "progress": run.progress,
+        "error": now.error,
         "total_agents": len(run.tasks),
         "successful_agents": run.done,
         "active_agents": sum(each.is_open for each in status.attempts.values()),
@@ -93,19 +95,20 @@ def document(status: RunView, *, tasks: bool = False, messages: Sequence[SentMes
     from maos.model.plan import Plan, Task, batches
 
     run, now = status.run, status.now
+    again = run.times_restored
     return {
         **summary(status),
         **changes.document(run),
         **of(run, "folder", "options", "summary", "commit"),
         "engine": run.owner,
         "batches": batches(Plan(tasks=[Task(name=each.name, needs=each.needs) for each in run.tasks.values()])),
-        "spawned_tasks": list(now.spawned),
+        "spawned_tasks": [each.name for each in run.tasks.values() if each.attempts],
         "stuck_tasks": list(now.stuck),
         "pause_requested": status.commands.pause or None,
         **time(now.until_us or None, "resumes"),
-        "restoration_count": now.restored,
-        "restoration_source": now.restored_from or None,
-        **time(now.restored_us or None, "last_restored"),
+        "restoration_count": again,
+        "restoration_source": run.restored_from if again else None,
+        **time(run.restored_us if again else None, "last_restored"),
         **AGENTS.document(list(status.attempts.items())),
         "pending_questions": questions.documents_of(status.questions),
         "checkpoints": [{**of(each, "name", "version"), **time(each.at_us)} for each in run.checkpoints],
@@ -153,7 +156,7 @@ RUNS: Listing[RunView] = Listing(
     (
         Column("id", lambda each: each.run.id, style="bold"),
         Column("status", lambda each: spoken(each) + ("" if each.permanent is None else ", pinned")),
-        Column("done", lambda each: f"{each.now.progress} %", right=True),
+        Column("done", lambda each: f"{each.run.progress} %", right=True),
         Column("tasks", lambda each: f"{each.run.done}/{len(each.run.tasks)}", right=True),
         Column("cost", lambda each: _cost(each.run.cost_usd), right=True),
         Column("started", lambda each: render.when(each.run.created_us)),
@@ -219,9 +222,9 @@ def show(status: RunView, *, tasks: bool, messages: Sequence[SentMessage] | None
         (clean(run.id), "bold"), "  ", (spoken(status), STYLES.get(now.state, "")), "  ",
         words.one_line(run.request, render.room_for_value(30)),
     )  # fmt: skip
-    filled = BAR_COLUMNS * max(0, min(100, now.progress)) // 100
+    filled = BAR_COLUMNS * max(0, min(100, run.progress)) // 100
     bar = "█" * filled + "░" * (BAR_COLUMNS - filled)
-    render.line((bar, "green"), f" {now.progress:>3} %  ", (" · ".join(_counts(status)), "dim"))
+    render.line((bar, "green"), f" {run.progress:>3} %  ", (" · ".join(_counts(status)), "dim"))
     for label, text in _fields(status):
         if text:
             room = render.room_for_value(LABEL_WIDTH)
@@ -243,14 +246,15 @@ def show(status: RunView, *, tasks: bool, messages: Sequence[SentMessage] | None
 
 def _fields(status: RunView) -> list[tuple[str, str]]:
     run, now = status.run, status.now
-    restored = f"{render.many(now.restored, 'time')}, last {render.when(now.restored_us)}, {now.restored_from}"
+    again = run.times_restored
+    restored = f"{render.many(again, 'time')}, last {render.when(run.restored_us)}, {run.restored_from}"
     return [
         ("doing", now.activity),
         ("resumes", f"at {render.when(now.until_us)}" if now.until_us else ""),
         ("error", now.error),
         ("to do", to_do(status)),
         ("stuck", f"{', '.join(now.stuck)}: what they need has failed" if now.stuck else ""),
-        ("restored", restored.replace("_", " ") if now.restored else ""),
+        ("restored", restored.replace("_", " ") if again else ""),
         ("plan file", changes.line(run)),
         ("pinned", status.permanent or "exempt from cleanup" if status.permanent is not None else ""),
         ("summary", run.summary),
