@@ -154,7 +154,7 @@ def test(database: DatabaseTarget, urls: tuple[str, ...], as_json: bool) -> int:
     return 0 if is_ok else FAILED
 
 
-@json_command("maos admin notify list", "maos admin notify list --json", name="list", json=LINES)
+@json_command("maos admin notify list", "maos admin notify list --json", json=LINES)
 def list_notices(database: DatabaseTarget, as_json: bool) -> None:
     """List notifications, and whether each was sent.
 

@@ -144,10 +144,10 @@ def ask(question: str) -> None:
         raise click.exceptions.Exit(FAILED)
 
 
-def need_yes(what: str, *, yes: bool, as_json: bool) -> None:
-    """Refuse to change something without --yes where no person can be asked."""
+def need_yes(what: str, *, yes: bool, as_json: bool, flags: str = "--yes, or with --dry-run") -> None:
+    """Refuse to change something without --yes where no person can be asked; other `flags` may take its place."""
     if not yes and (as_json or sys.stdin is None or not sys.stdin.isatty()):
-        raise InvalidInput(f"{what}, and no person can be asked here", hint="repeat it with --yes, or with --dry-run")
+        raise InvalidInput(f"{what}, and no person can be asked here", hint=f"repeat it with {flags}")
 
 
 @contextmanager

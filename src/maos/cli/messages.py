@@ -71,7 +71,6 @@ def messages() -> None:
     "maos message list",
     "maos message list --run r-1 --type discovery --since 2h",
     "maos message list --agent reviewer --full",
-    name="list",
     json=LINES,
 )
 @click.option("--run", metavar="ID", shell_complete=completion.runs, help="Only messages of this run.")

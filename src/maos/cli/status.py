@@ -148,7 +148,7 @@ def _print_document(found: Overview, *, messages: bool) -> None:
 
     shared.show(
         {
-            "questions": questions.documents_of(found.questions),
+            "questions": [questions.document(each) for each in found.questions],
             "waiting_for_user": [each.run.id for each in found.runs if each.now.needs_person],
             "blocked": of("blocked"),
             "failed": of("failed"),
@@ -248,13 +248,9 @@ def ps(database: DatabaseTarget, everything: bool, wanted: str | None, agents: b
 
     A run that no engine executes although it is neither paused nor ended is interrupted; `maos resume` continues it.
     """
-
     from maos.views.overview import RECENT_US
 
-    async def work(m: Maos) -> list[RunView]:
-        return await m.runs.list()
-
-    known = database.read(work)
+    known = database.read(lambda m: m.runs.list())
     found = [each for each in known if wanted in (each.run.status, each.now.state) or (not wanted and
              (everything or each.run.is_open or each.at_us - each.run.ended_us < RECENT_US))]  # fmt: skip
     others = len(known) - len(found)

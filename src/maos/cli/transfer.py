@@ -104,7 +104,6 @@ def export(database: DatabaseTarget, id: str, output: str, to_stdout: bool, with
     "maos admin import r-1a2b3c.maos --cwd ~/project",
     "maos --db runs.db admin import maos.db --dry-run",
     "maos --db runs.db admin import ~/project/maos.db --orchestration 7a0d8a68 --json",
-    name="import",
 )
 @click.argument("source", metavar="FILE")
 @click.option(

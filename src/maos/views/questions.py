@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from maos.engine import ownership, questions
 from maos.engine.ownership import Liveness
@@ -18,23 +16,6 @@ from maos.model.question import PERMISSION, QUESTION, WORKFLOW, Open, check, fin
 from maos.runs.service import Runs
 from maos.views.agents import Agents
 from maos.workflows.service import Workflows
-
-
-class QuestionInfo(msgspec.Struct, kw_only=True):
-    """A question as programs see it."""
-
-    id: str
-    kind: str
-    run: str | None
-    question: str
-    tool: dict[str, Any] | None
-    choices: tuple[str, ...]
-    context: str
-    asked_us: int | None
-    asked_by: tuple[str, ...]
-    default: str | None
-    expires_us: int | None
-    recorded: bool
 
 
 class Given(NamedTuple):
@@ -133,25 +114,6 @@ class Questions:
             for each in (await questions.pending_of(self._journal, run)).questions.values():
                 if each.answer is not None and given in (each.id, f"{run.id}/{each.id}"):
                     raise Answered(f"{run.id}/{each.id}", each.answer, each.answered_by) from error
-
-
-def info_of(question: Open) -> QuestionInfo:
-    """A question as programs see it (R-207)."""
-    is_permission = question.kind == PERMISSION
-    return QuestionInfo(
-        id=question.ref,
-        kind=question.kind,
-        run=None if is_permission else question.owner,
-        question=question.text,
-        tool={"name": question.tool, "input": question.input} if is_permission else None,
-        choices=question.choices,
-        context=question.context,
-        asked_us=question.asked_us or None,
-        asked_by=question.asked_by,
-        default=question.default,
-        expires_us=question.expires_us or None,
-        recorded=question.recorded,
-    )
 
 
 def _request(agent: str, waiting: list[str], given: str) -> str:

@@ -6,8 +6,9 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from maos.app import Maos
 from maos.cli.agent import words
 from maos.cli.chat.session import ChatSession
 from maos.cli.failures import INTERRUPTED, SIGNALLED, USAGE
@@ -23,9 +24,6 @@ from maos.model.plan import BadPlan
 from maos.model.run import Run
 from maos.model.status import TaskStatus
 from maos.runs.service import new_id
-
-if TYPE_CHECKING:
-    from maos.app import Maos
 
 LOG_LINES = 15
 AGENTS_MAX = 1000

@@ -11,7 +11,7 @@ import click
 from maos.cli import completion, render
 from maos.cli import documents as shared
 from maos.cli.agent import words
-from maos.cli.commands import VERSION, WHEN, dry_run_option, json_command, yes_option
+from maos.cli.commands import VERSION, WHEN, Version, dry_run_option, json_command, yes_option
 from maos.cli.completion import run_argument
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import CONFLICT
@@ -52,13 +52,14 @@ def checkpoint(database: DatabaseTarget, id: str, name: str, only_list: bool, ev
     rollback` and `maos fork` accept any of them, and files are saved every few minutes. If no engine executes the run,
     the files are those that were saved last.
     """
-    if everything:
-        run, passed = database.read(lambda m: _versions(m, id))
-        VERSIONS.show(passed, as_json=as_json, id=run.id)
-        return
-    if only_list:
-        run, rows = database.read(lambda m: _checkpoints(m, id))
-        CHECKPOINTS.show(rows, as_json=as_json, id=run.id)
+
+    async def listed(m: Maos) -> tuple[Run, list[Any]]:
+        run = await m.runs.find(id)
+        return run, await (m.runs.versions(run.id) if everything else _checkpoints(m, run))
+
+    if everything or only_list:
+        run, rows = database.read(listed)
+        (VERSIONS if everything else CHECKPOINTS).show(rows, as_json=as_json, id=run.id)
         return
 
     async def work(m: Maos) -> tuple[Run, CheckpointRow]:
@@ -103,13 +104,12 @@ CHECKPOINTS: Listing[CheckpointRow] = Listing(
 )
 
 
-async def _checkpoints(m: Maos, id: str) -> tuple[Run, list[CheckpointRow]]:
+async def _checkpoints(m: Maos, run: Run) -> list[CheckpointRow]:
     """The checkpoints of a run and of its agents' files, the oldest first."""
-    run = await m.runs.find(id)
     found = [CheckpointRow(made) for made in run.checkpoints]
     for each in await m.runs.attempts_of(run):
         found += [CheckpointRow(made, each.agent, each.number) for made in each.checkpoints]
-    return run, sorted(found, key=lambda row: row.made.at_us)
+    return sorted(found, key=lambda row: row.made.at_us)
 
 
 HAPPENED = {
@@ -150,11 +150,6 @@ VERSIONS: Listing[Any] = Listing(
     of=lambda each: {"version": each.version, "position": each.position, "event": each.type,
                      "what": _happened(each), **shared.time(each.time_us)},
 )  # fmt: skip
-
-
-async def _versions(m: Maos, id: str) -> tuple[Run, list[Any]]:
-    run = await m.runs.find(id)
-    return run, await m.runs.versions(run.id)
 
 
 @json_command(
@@ -314,7 +309,7 @@ def _when(run: Run, text: str | None) -> When:
     if any(each.name == text for each in run.checkpoints) or _POSITION.fullmatch(text):
         return text
     if _VERSION.fullmatch(text):
-        found = VERSION.convert(text, None, None)
+        found: Version = VERSION.convert(text, None, None)
         if not found.number and not found.from_newest:
             raise InvalidInput(f"{run.id} has no version 0", hint=f"its versions are 1 to {run.version}")
         return -found.number if found.from_newest else found.number
