@@ -93,11 +93,7 @@ class LazyGroup(_WithExamples, click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         location = self.lazy[cmd_name][0] if cmd_name in self.lazy else self.aliases.get(cmd_name, "")
-        if not location:
-            return None
-        module, _, name = location.partition(" ")[0].partition(":")
-        command: click.Command = getattr(import_module(module), name)
-        return command
+        return _load(location.partition(" ")[0]) if location else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.write_commands("Commands", self.lazy, formatter)
@@ -131,17 +127,17 @@ class LazyGroup(_WithExamples, click.Group):
         return super().resolve_command(ctx, args)
 
 
-def forward(path: str, id: str, **given: Any) -> int:
+def _load(location: str) -> click.Command:
+    module, _, name = location.partition(":")
+    command: click.Command = getattr(import_module(module), name)
+    return command
+
+
+def forward(location: str, id: str, **given: Any) -> int:
     """Run another command about an id in the place of the current one, with options that were given; its exit code."""
-    ctx = click.get_current_context()
-    root = ctx.find_root()
-    found: click.Command | None = root.command
-    for name in path.split():
-        assert isinstance(found, click.Group)
-        found = found.get_command(root, name)
-    assert found is not None
+    found = _load(location)
     argument = next(each.name for each in found.params if isinstance(each, click.Argument))
-    return ctx.invoke(found, **{str(argument): id}, **given) or 0
+    return click.get_current_context().invoke(found, **{str(argument): id}, **given) or 0
 
 
 def json_command(
@@ -296,6 +292,14 @@ def seconds(duration_us: int | None) -> float | None:
 def pointer(path: str) -> str:
     """A path into a state as a JSON pointer; the leading slash may be left out."""
     return path if path.startswith("/") or not path else f"/{path}"
+
+
+def message_text(text: str) -> str:
+    """The text of a message, which is - for standard input."""
+    text = (sys.stdin.read() if text == "-" else text).removesuffix("\n")
+    if not text.strip():
+        raise InvalidInput("the message is empty", hint="give a text, or - to read it from standard input")
+    return text
 
 
 def named_text(text: str, option: str) -> tuple[str, str]:

@@ -137,9 +137,9 @@ class DatabaseTarget:
             )
 
 
-def ask(question: str) -> None:
+def ask(question: str, *, default: bool = False) -> None:
     """Exit unless a person says yes; only called on a terminal."""
-    if not click.confirm(clean(question), err=True):
+    if not click.confirm(clean(question), default=default, err=True):
         click.echo("nothing was changed", err=True)
         raise click.exceptions.Exit(FAILED)
 

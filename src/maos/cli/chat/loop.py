@@ -293,7 +293,10 @@ class ChatLoop(ChatSession):
         await self.begin_anew("say what is to be done")
 
     async def _do_wait(self, _rest: str) -> None:
-        await self.until_needed()
+        while self.run.is_executing and not self.run.questions and not self.is_leaving:
+            await self.run.wait()
+            if self.run.is_over:
+                await self.run.conclude()
 
     async def _do_quit(self, _rest: str) -> None:
         self.leave()

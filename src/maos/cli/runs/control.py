@@ -46,7 +46,7 @@ def pause(database: DatabaseTarget, id: str, as_json: bool) -> int:
         id,
         lambda m, each: m.runs.pause_and_wait(each.id),
         said,
-        workflow="workflow pause",
+        workflow="maos.cli.workflow.runs:pause",
         tasks=False,
         as_json=as_json,
     )
@@ -67,7 +67,7 @@ def cancel(database: DatabaseTarget, id: str, why: str, as_json: bool) -> int:
         id,
         lambda m, each: m.runs.cancel(each.run or each.id, task=each.task, why=why),
         lambda now: f" is {page.spoken(now)}",
-        workflow="workflow cancel",
+        workflow="maos.cli.workflow.runs:cancel",
         as_json=as_json,
     )
 
@@ -118,7 +118,7 @@ def _request(
 ) -> int:
     """Send a command to a run, or a task of it, and print the status of the run then; return the exit code.
 
-    `workflow` is the command for a workflow run, if there is one.
+    `workflow` is where the command for a workflow run is, if there is one.
     """
 
     async def applied(m: Maos) -> RunView | Target:

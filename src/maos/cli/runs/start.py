@@ -278,7 +278,7 @@ def resume(database: DatabaseTarget, /, id: str, **given: Any) -> int:
         id = target.id
         if target.kind == WORKFLOW:
             same = {name: given[name] for name in ("trust", "dry_run", "as_json", "on_change")}
-            return forward("workflow resume", id, **same)
+            return forward("maos.cli.workflow.runs:resume", id, **same)
     check_addresses(database, given["notify"])
     added = None
     if given["tasks"] or given["dry_run"]:

@@ -187,7 +187,7 @@ def resume(database: DatabaseTarget, /, id: str, workflow_id: str, file: str, **
         return _resume_function(database, found, file, on_change or "refuse", **how)
     if file:
         raise InvalidInput(f"{found.id} was made from a file", hint="--from is for functions")
-    return forward("resume", found.id, on_change=on_change, **how)
+    return forward("maos.cli.runs.start:resume", found.id, on_change=on_change, **how)
 
 
 def _resume_function(
