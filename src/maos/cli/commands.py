@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from difflib import get_close_matches
-from functools import partial
+from functools import partial, reduce
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -155,13 +155,7 @@ def json_command(
 
 def options(*given: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Several options as one decorator."""
-
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(given):
-            function = option(function)
-        return function
-
-    return add
+    return lambda function: reduce(lambda made, option: option(made), reversed(given), function)
 
 
 full_option = click.option("--full", is_flag=True, help="Shorten nothing.")

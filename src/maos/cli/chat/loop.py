@@ -12,10 +12,10 @@ from maos.app import Maos
 from maos.cli.agent import words
 from maos.cli.chat.session import ChatSession
 from maos.cli.failures import INTERRUPTED, SIGNALLED, USAGE
-from maos.cli.input import InputLine, heard
+from maos.cli.input import InputLine, cancel, heard
 from maos.cli.runs import narration, page, plans
 from maos.cli.runs.foreground import PAUSING
-from maos.cli.runs.live import LiveView, cancel
+from maos.cli.runs.live import LiveView
 from maos.errors import InvalidInput, MaosError
 from maos.ids import only
 from maos.model import question

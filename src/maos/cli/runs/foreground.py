@@ -22,10 +22,10 @@ from maos.cli import documents, render
 from maos.cli.agent import words
 from maos.cli.database import ask
 from maos.cli.failures import INTERRUPTED, SIGNALLED, note
-from maos.cli.input import heard
+from maos.cli.input import cancel, heard
 from maos.cli.render import clean
 from maos.cli.runs import page
-from maos.cli.runs.live import LiveRun, LiveView, cancel
+from maos.cli.runs.live import LiveRun, LiveView
 from maos.cli.runs.narration import prompt_of
 from maos.cli.transfer import show_acts
 from maos.errors import MaosError

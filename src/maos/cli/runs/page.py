@@ -329,7 +329,11 @@ def show_summary(found: RunSummary) -> None:
     if run.why and run.status != "completed":
         render.line(f"  {clean(run.why)}")
     _tasks(str(run.options.get("kind", ""))).table(list(run.tasks.values()), shown_max=TASKS_SHOWN_MAX)
-    _show_discoveries(found.discoveries)
+    if found.discoveries:
+        render.line(f"  {render.many(len(found.discoveries), 'discovery', 'discoveries')}")
+    for each in found.discoveries[-DISCOVERIES_SHOWN_MAX:]:
+        text = words.one_line(f"{each['task']}: {each.get('text', '')}", 100)
+        render.line("    ", ("★ ", "yellow"), text)
     _show_files(found)
     for text in _advice(run):
         render.line(f"  {text}")
@@ -363,15 +367,6 @@ def _tasks(kind: str) -> Listing[TaskState]:
             Column("result", result, style="dim", yields=2),
         ),
     )
-
-
-def _show_discoveries(found: list[dict[str, Any]]) -> None:
-    if not found:
-        return
-    render.line(f"  {render.many(len(found), 'discovery', 'discoveries')}")
-    for each in found[-DISCOVERIES_SHOWN_MAX:]:
-        text = words.one_line(f"{each['task']}: {each.get('text', '')}", 100)
-        render.line("    ", ("★ ", "yellow"), text)
 
 
 def _show_files(found: RunSummary) -> None:

@@ -184,10 +184,7 @@ def rollback(
 
     plan = database.read(look)
     if dry_run or not yes:
-        if as_json:
-            _show_json(plan, None)
-            return
-        _show(plan)
+        _show(plan, None, as_json=as_json)
         if dry_run:
             return
         ask(f"Roll {plan.run} back to {plan.point.spoken}?")
@@ -198,11 +195,10 @@ def rollback(
         return await m.runs.get(plan.run), done
 
     run, done = database.write(work)
-    if as_json:
-        _show_json(done, run)
-        return
     if yes:
-        _show(done)
+        _show(done, run, as_json=as_json)
+    if as_json:
+        return
     render.line((run.id, "bold"), f" is now at version {run.version}, with the state of {done.point.spoken}")
     _on(run)
     render.line(("to undo this: ", "dim"), f"maos rollback {run.id} --to {done.undo}")
@@ -235,11 +231,8 @@ def fork(
         return None if dry_run else await m.runs.get(done.run), done
 
     run, done = database.read(work) if dry_run else database.write(work)
-    if as_json:
-        _show_json(done, run)
-        return
-    _show(done)
-    if run is not None:
+    _show(done, run, as_json=as_json)
+    if run is not None and not as_json:
         origin = f"{done.point.run}, {done.point.spoken}"
         render.line((run.id, "bold"), f" starts with the state of {clean(origin)}")
         _on(run)
@@ -279,8 +272,12 @@ STEPS: Listing[PlannedStep] = Listing(
 )
 
 
-def _show(plan: TravelPlan) -> None:
-    """Print what a rollback or a fork does to each task."""
+def _show(plan: TravelPlan, run: Run | None, *, as_json: bool) -> None:
+    """Print what a rollback or a fork does to each task; `run` is the run afterwards, None for a dry run."""
+    if as_json:
+        after = {} if run is None else {"version": run.version, "status": run.status}
+        shared.show({"dry_run": run is None, **shared.of(plan), "undo": plan.undo, **after})
+        return
     STEPS.table(plan.steps)
     if plan.commit:
         render.line((f"merged work: commit {plan.commit[:12]}", "dim"))
@@ -290,12 +287,6 @@ def _show(plan: TravelPlan) -> None:
         render.line(("stopped: ", "dim"), clean(", ".join(plan.stopped)))
     for note in plan.notes:
         render.line((f"note: {clean(note)}", "yellow"))
-
-
-def _show_json(plan: TravelPlan, run: Run | None) -> None:
-    """Print the same as one document; `run` is the run afterwards, None for a dry run."""
-    after = {} if run is None else {"version": run.version, "status": run.status}
-    shared.show({"dry_run": run is None, **shared.of(plan), "undo": plan.undo, **after})
 
 
 async def point(m: Maos, run: Run, text: str | None) -> PointInTime:
