@@ -11,8 +11,7 @@ import pytest
 
 import maos
 from maos.cli.commands import LazyGroup
-from maos.cli.program import program
-from maos.cli.runs import orchestration
+from maos.cli.program import orchestration, program
 from maos.model.agent import COMPRESSIONS
 from tests.cli.conftest import Invoke
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -18,7 +18,6 @@ from maos.cli.runs.start import check_addresses
 from maos.errors import InvalidInput, MaosError
 
 if TYPE_CHECKING:
-    from maos.app import Maos
     from maos.ops.doctor import Finding
     from maos.views.effects import ExternalEffect
 
@@ -56,26 +55,23 @@ def doctor(database: DatabaseTarget, fix: bool, yes: bool, as_json: bool) -> int
         need_yes("fixing ends processes and removes files", yes=yes, as_json=as_json)
     findings: list[Finding] = []
 
-    async def examine(m: Maos) -> bool:
-        findings.extend(await m.doctor())
+    async def examine(found: Awaitable[list[Finding]]) -> int:
+        findings.extend(await found)
         return await _treat(findings, fix=fix, yes=yes, as_json=as_json)
 
-    async def examine_machine(error: MaosError) -> bool:
-        found = await without_database(database.name, error, lambda: database.settings, version=maos.__version__)
-        return await _treat(found, fix=fix, yes=yes, as_json=as_json)
-
     try:
-        return 0 if database.read(examine) else FAILED
+        return database.read(lambda m: examine(m.doctor()))
     except MaosError as error:
         if findings:
             raise
         import asyncio
 
-        return 0 if asyncio.run(examine_machine(error)) else FAILED
+        found = without_database(database.name, error, lambda: database.settings, version=maos.__version__)
+        return asyncio.run(examine(found))
 
 
-async def _treat(findings: Sequence[Finding], *, fix: bool, yes: bool, as_json: bool) -> bool:
-    """Print findings, and repair what a person agrees to; whether nothing bad is left."""
+async def _treat(findings: Sequence[Finding], *, fix: bool, yes: bool, as_json: bool) -> int:
+    """Print findings, and repair what a person agrees to; the exit code says whether anything bad is left."""
     width = max(len(each.about) for each in findings)
     for each in () if as_json else findings:
         render.line((f"{each.level:<4}  ", STYLES[each.level]), f"{each.about:<{width}}  ", clean(each.what))
@@ -95,7 +91,7 @@ async def _treat(findings: Sequence[Finding], *, fix: bool, yes: bool, as_json: 
         it = "it" if fixable == 1 else fixable
         how = f"; `maos admin doctor --fix` can fix {it}" if fixable and not fix else ""
         render.line(("bad", "bold red"), f": {render.many(len(bad), 'thing')}{how}")
-    return not bad
+    return FAILED if bad else 0
 
 
 async def _repair(finding: Finding, *, yes: bool, as_json: bool) -> bool:
@@ -154,7 +150,7 @@ def test(database: DatabaseTarget, urls: tuple[str, ...], as_json: bool) -> int:
     return 0 if is_ok else FAILED
 
 
-@json_command("maos admin notify list", "maos admin notify list --json", name="list", json=LINES)
+@json_command("maos admin notify list", "maos admin notify list --json", json=LINES)
 def list_notices(database: DatabaseTarget, as_json: bool) -> None:
     """List notifications, and whether each was sent.
 

@@ -7,8 +7,10 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from difflib import get_close_matches
+from functools import partial, reduce
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -49,7 +51,7 @@ class LazyCommand(_WithExamples):
     """A command whose help ends with examples; what it returns is its exit code."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if any(isinstance(each, click.Argument) and isinstance(each.type, VersionType) for each in self.params):
+        if any(isinstance(each, click.Argument) and each.type is VERSION for each in self.params):
             args = self._with_versions(args)
         return super().parse_args(ctx, args)
 
@@ -93,11 +95,7 @@ class LazyGroup(_WithExamples, click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         location = self.lazy[cmd_name][0] if cmd_name in self.lazy else self.aliases.get(cmd_name, "")
-        if not location:
-            return None
-        module, _, name = location.partition(" ")[0].partition(":")
-        command: click.Command = getattr(import_module(module), name)
-        return command
+        return _load(location.partition(" ")[0]) if location else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.write_commands("Commands", self.lazy, formatter)
@@ -138,26 +136,26 @@ def find_installed(name: str) -> EntryPoint | None:
     return next(iter(entry_points(group="maos.commands", name=name)), None)
 
 
-def forward(path: str, id: str, **given: Any) -> int:
+def _load(location: str) -> click.Command:
+    module, _, name = location.partition(":")
+    command: click.Command = getattr(import_module(module), name)
+    return command
+
+
+def forward(location: str, id: str, **given: Any) -> int:
     """Run another command about an id in the place of the current one, with options that were given; its exit code."""
-    ctx = click.get_current_context()
-    root = ctx.find_root()
-    found: click.Command | None = root.command
-    for name in path.split():
-        assert isinstance(found, click.Group)
-        found = found.get_command(root, name)
-    assert found is not None
+    found = _load(location)
     argument = next(each.name for each in found.params if isinstance(each, click.Argument))
-    return ctx.invoke(found, **{str(argument): id}, **given) or 0
+    return click.get_current_context().invoke(found, **{str(argument): id}, **given) or 0
 
 
 def json_command(
-    *examples: str, name: str | None = None, json: str = DOCUMENT, cls: type[LazyCommand] = LazyCommand
+    *examples: str, json: str = DOCUMENT, cls: type[LazyCommand] = LazyCommand
 ) -> Callable[[Callable[..., int | None]], LazyCommand]:
     """Make a command of a function that gets the database first, and `as_json` from --json, the last option."""
 
     def make(function: Callable[..., int | None]) -> LazyCommand:
-        made = click.command(name, cls=cls, examples=examples)(click.pass_obj(function))
+        made = click.command(cls=cls, examples=examples)(click.pass_obj(function))
         made.params.append(click.Option(["--json", "as_json"], is_flag=True, help=json))
         return made
 
@@ -166,13 +164,7 @@ def json_command(
 
 def options(*given: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Several options as one decorator."""
-
-    def add(function: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(given):
-            function = option(function)
-        return function
-
-    return add
+    return lambda function: reduce(lambda made, option: option(made), reversed(given), function)
 
 
 full_option = click.option("--full", is_flag=True, help="Shorten nothing.")
@@ -211,104 +203,83 @@ class Version(NamedTuple):
         return newest - self.number
 
 
-class _Type(click.ParamType):  # type: ignore[type-arg]  # takes no argument before click 8.4
-    """A kind of argument."""
+class ParsedType(click.ParamType):  # type: ignore[type-arg]  # takes no argument before click 8.4
+    """A kind of argument: its name in the help, and the function that reads the text of one."""
 
-
-class VersionType(_Type):
-    """A version: 7, newest, newest-2 or just -2."""
-
-    name = "version"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Version:
-        if isinstance(value, Version):
-            return value
-        if value.isascii() and value.isdigit() and len(value) < 19:
-            return Version(int(value), from_newest=False)
-        match = _VERSION.fullmatch(value)
-        if not value or match is None or len(value) > 24:
-            self.fail(f"{value!r} is not a version; it looks like 7, newest or -2 (two before the newest)", param, ctx)
-        return Version(-int(match[2] or 0), from_newest=True)
-
-
-class WhenType(_Type):
-    """A time, in microseconds: ISO 8601 (local unless it says otherwise), or how long ago."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        text = value.strip()
-        ago_us = _duration_us(text.removesuffix("ago").strip())
-        if ago_us is not None:
-            return SystemClock().now_us() - ago_us
-        try:
-            return to_us(datetime.fromisoformat(text))
-        except (ValueError, OverflowError, OSError):
-            self.fail(f"{value!r} is not a time; it looks like 2026-03-01T14:30, 15m, 2h or 3d (ago)", param, ctx)
-
-
-class DurationType(_Type):
-    """A stretch of time, in microseconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        found = _duration_us(value.strip())
-        if found is None:
-            self.fail(f"{value!r} is not a duration; it looks like 15m, 2h, 3d or 4w", param, ctx)
-        return found
-
-
-class JsonType(_Type):
-    """JSON, given directly, as @FILE, or as - for standard input."""
-
-    name = "json"
-
-    def __init__(self, *, only_objects: bool = False) -> None:
-        self._only_objects = only_objects
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
-        where = "standard input" if value == "-" else value[1:] if value.startswith("@") else "the argument"
-        try:
-            text = Path(value[1:]).read_text("utf-8") if value.startswith("@") else value
-            data = json.loads(sys.stdin.read() if value == "-" else text)
-        except OSError as error:
-            self.fail(f"{where} cannot be read: {error.strerror}", param, ctx)
-        except RecursionError:
-            self.fail(f"{where} is nested too deeply", param, ctx)
-        except ValueError as error:
-            self.fail(f"{where} is not JSON: {error}; text needs quotes inside: '\"text\"'", param, ctx)
-        if self._only_objects and type(data) is not dict:
-            self.fail(f'{where} is not a JSON object; it looks like {{"status": "idle"}}', param, ctx)
-        return data
+        return self._parse(value) if isinstance(value, str) else value
 
 
-class TextType(_Type):
-    """A text, or @FILE for what is in a file."""
-
-    name = "text|@file"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            return Path(value[1:]).read_text("utf-8") if value.startswith("@") else str(value)
-        except OSError as error:
-            self.fail(f"{value[1:]} cannot be read: {error.strerror}", param, ctx)
-        except UnicodeDecodeError:
-            self.fail(f"{value[1:]} is not text in UTF-8", param, ctx)
+def _version(text: str) -> Version:
+    if text.isascii() and text.isdigit() and len(text) < 19:
+        return Version(int(text), from_newest=False)
+    match = _VERSION.fullmatch(text)
+    if not text or match is None or len(text) > 24:
+        raise click.BadParameter(f"{text!r} is not a version; it looks like 7, newest or -2 (two before the newest)")
+    return Version(-int(match[2] or 0), from_newest=True)
 
 
-VERSION = VersionType()
-WHEN = WhenType()
-DURATION = DurationType()
-JSON = JsonType()
-TEXT = TextType()
-JSON_OBJECT = JsonType(only_objects=True)
+def _time_us(text: str) -> int:
+    with suppress(click.BadParameter):
+        return SystemClock().now_us() - _duration_us(text.strip().removesuffix("ago"))
+    try:
+        return to_us(datetime.fromisoformat(text.strip()))
+    except (ValueError, OverflowError, OSError):
+        shape = "2026-03-01T14:30, 15m, 2h or 3d (ago)"
+        raise click.BadParameter(f"{text!r} is not a time; it looks like {shape}") from None
+
+
+def _duration_us(text: str) -> int:
+    match = _DURATION.fullmatch(text.strip())
+    seconds = float(match[1]) * _SECONDS[match[2]] if match else None
+    if seconds is None or seconds > _DURATION_S_MAX:
+        raise click.BadParameter(f"{text!r} is not a duration; it looks like 15m, 2h, 3d or 4w")
+    return int(seconds * MICROSECONDS)
+
+
+def _json(text: str, *, only_objects: bool = False) -> Any:
+    where = "standard input" if text == "-" else text[1:] if text.startswith("@") else "the argument"
+    try:
+        data = json.loads(sys.stdin.read() if text == "-" else _read(text))
+    except RecursionError:
+        raise click.BadParameter(f"{where} is nested too deeply") from None
+    except ValueError as error:
+        raise click.BadParameter(f"{where} is not JSON: {error}; text needs quotes inside: '\"text\"'") from None
+    if only_objects and type(data) is not dict:
+        raise click.BadParameter(f'{where} is not a JSON object; it looks like {{"status": "idle"}}')
+    return data
+
+
+def _text(text: str) -> str:
+    try:
+        return _read(text)
+    except UnicodeDecodeError:
+        raise click.BadParameter(f"{text[1:]} is not text in UTF-8") from None
+
+
+def _read(text: str) -> str:
+    """The text itself, or what is in the file that it names as @FILE."""
+    try:
+        return Path(text[1:]).read_text("utf-8") if text.startswith("@") else text
+    except OSError as error:
+        raise click.BadParameter(f"{text[1:]} cannot be read: {error.strerror}") from None
+
+
+VERSION = ParsedType("version", _version)
+"""A version: 7, newest, newest-2 or just -2."""
+WHEN = ParsedType("time", _time_us)
+"""A time, in microseconds: ISO 8601 (local unless it says otherwise), or how long ago."""
+DURATION = ParsedType("duration", _duration_us)
+"""A stretch of time, in microseconds."""
+JSON = ParsedType("json", _json)
+JSON_OBJECT = ParsedType("json", partial(_json, only_objects=True))
+"""JSON, given directly, as @FILE, or as - for standard input."""
+TEXT = ParsedType("text|@file", _text)
+"""A text, or @FILE for what is in a file."""
 
 
 def is_given(name: str) -> bool:
@@ -326,17 +297,17 @@ def pointer(path: str) -> str:
     return path if path.startswith("/") or not path else f"/{path}"
 
 
+def message_text(text: str) -> str:
+    """The text of a message, which is - for standard input."""
+    text = (sys.stdin.read() if text == "-" else text).removesuffix("\n")
+    if not text.strip():
+        raise InvalidInput("the message is empty", hint="give a text, or - to read it from standard input")
+    return text
+
+
 def named_text(text: str, option: str) -> tuple[str, str]:
     """The name and the value of NAME=VALUE."""
     name, equals, rest = text.partition("=")
     if not equals or not name.isidentifier():
         raise InvalidInput(f"{text!r} is no argument", hint=f"use {option} NAME=VALUE")
     return name, rest
-
-
-def _duration_us(text: str) -> int | None:
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        return None
-    seconds = float(match[1]) * _SECONDS[match[2]]
-    return int(seconds * MICROSECONDS) if seconds <= _DURATION_S_MAX else None

@@ -19,6 +19,8 @@ from maos.errors import MaosError
 if TYPE_CHECKING:
     from maos.app import Maos
 
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
 SHOWN_MAX = 200
 WAIT_S_MAX = 2.0
 """Tab does not wait for a server that is away."""
@@ -45,42 +47,27 @@ def completion(_database: DatabaseTarget, shell: str, as_json: bool) -> None:
     render.show({"shell": shell, "script": script, "keep": SHELLS[shell]}, script, as_json=as_json)
 
 
-def runs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Runs, by their ids."""
-    return _complete(ctx, lambda m: _first(m.runs.ids(incomplete)))
+def _completer(work: Callable[[Maos, click.Context, str], Awaitable[Sequence[str | CompletionItem]]]) -> Completer:
+    """Complete from the database that the command line names; nothing when it cannot be read."""
 
+    def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        import asyncio
 
-def ids(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Runs, tasks as RUN/TASK, agents and workflow runs."""
-    return _complete(ctx, lambda m: m.ids.complete(incomplete))
+        from maos.app import open as open_
 
+        async def opened() -> Sequence[str | CompletionItem]:
+            async with asyncio.timeout(WAIT_S_MAX), open_(target.name, create=False) as m:
+                return await work(m, ctx, incomplete)
 
-def agents(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Agents that run or ran; for `maos state`, those that have a state."""
-    if ctx.parent is not None and ctx.parent.info_name == "state":
-        return _complete(ctx, lambda m: _first(m.state.names(incomplete)))
-    return _complete(ctx, lambda m: _first(m.agents.names(incomplete)))
+        target = DatabaseTarget(ctx.find_root().params.get("db"))
+        try:
+            target.check()
+            found = asyncio.run(opened())
+        except (MaosError, OSError, TimeoutError):
+            return []
+        return [CompletionItem(each) if isinstance(each, str) else each for each in found[:SHOWN_MAX]]
 
-
-def tasks(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Agents of runs, also those that have not begun."""
-
-    async def work(m: Maos) -> list[str]:
-        begun = [each async for each in m.agents.names(incomplete)]
-        planned = [run.agent(name) async for run in m.runs.all() if run.is_open for name in run.tasks]
-        return sorted({*begun, *(each for each in planned if each.startswith(incomplete))})
-
-    return _complete(ctx, work)
-
-
-def questions(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """What waits for an answer, with the question."""
-
-    async def work(m: Maos) -> list[CompletionItem]:
-        found = await m.questions.open()
-        return [CompletionItem(each.ref, help=each.text[:60]) for each in found if each.ref.startswith(incomplete)]
-
-    return _complete(ctx, work)
+    return complete
 
 
 async def _first(names: AsyncIterator[str]) -> list[str]:
@@ -92,25 +79,31 @@ async def _first(names: AsyncIterator[str]) -> list[str]:
     return sorted(found)
 
 
-def _complete(
-    ctx: click.Context, work: Callable[[Maos], Awaitable[Sequence[str | CompletionItem]]]
-) -> list[CompletionItem]:
-    """Names from the database that the command line names; none when they cannot be had."""
-    import asyncio
+runs = _completer(lambda m, _ctx, begun: _first(m.runs.ids(begun)))
+ids = _completer(lambda m, _ctx, begun: m.ids.complete(begun))
+"""Runs, tasks as RUN/TASK, agents and workflow runs."""
 
-    from maos.app import open as open_
 
-    async def opened() -> Sequence[str | CompletionItem]:
-        async with asyncio.timeout(WAIT_S_MAX), open_(target.name, create=False) as m:
-            return await work(m)
+@_completer
+async def agents(m: Maos, ctx: click.Context, begun: str) -> list[str]:
+    """Agents that run or ran; for `maos state`, those that have a state."""
+    is_state = ctx.parent is not None and ctx.parent.info_name == "state"
+    return await _first(m.state.names(begun) if is_state else m.agents.names(begun))
 
-    target = DatabaseTarget(ctx.find_root().params.get("db"))
-    try:
-        target.check()
-        found = asyncio.run(opened())
-    except (MaosError, OSError, TimeoutError):
-        return []
-    return [CompletionItem(each) if isinstance(each, str) else each for each in found[:SHOWN_MAX]]
+
+@_completer
+async def tasks(m: Maos, _ctx: click.Context, begun: str) -> list[str]:
+    """Agents of runs, also those that have not begun."""
+    known = [each async for each in m.agents.names(begun)]
+    planned = [run.agent(name) async for run in m.runs.all() if run.is_open for name in run.tasks]
+    return sorted({*known, *(each for each in planned if each.startswith(begun))})
+
+
+@_completer
+async def questions(m: Maos, _ctx: click.Context, begun: str) -> list[CompletionItem]:
+    """What waits for an answer, with the question."""
+    found = await m.questions.open()
+    return [CompletionItem(each.ref, help=each.text[:60]) for each in found if each.ref.startswith(begun)]
 
 
 id_argument = click.argument("id", metavar="ID", shell_complete=ids)

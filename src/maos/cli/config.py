@@ -14,7 +14,7 @@ import click
 from maos import settings
 from maos.cli import documents, render
 from maos.cli.commands import LazyGroup, json_command
-from maos.cli.database import DatabaseTarget
+from maos.cli.database import DatabaseTarget, ask
 from maos.cli.failures import FAILED, USAGE, note, report
 from maos.cli.render import Column, Listing, clean
 from maos.errors import InvalidInput, MaosError, NotFound
@@ -209,9 +209,7 @@ def _edited(text: str, source: SettingsSource) -> str | None:
             report(f"{each.where}: {each.what}", each.hint)
         if sys.stdin is None or not sys.stdin.isatty():
             raise click.exceptions.Exit(USAGE)
-        if not click.confirm("Edit it again?", default=True, err=True):
-            click.echo("nothing was changed", err=True)
-            raise click.exceptions.Exit(FAILED)
+        ask("Edit it again?", default=True)
 
 
 def _problems(text: str, source: SettingsSource) -> list[SettingProblem]:

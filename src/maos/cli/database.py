@@ -137,17 +137,17 @@ class DatabaseTarget:
             )
 
 
-def ask(question: str) -> None:
+def ask(question: str, *, default: bool = False) -> None:
     """Exit unless a person says yes; only called on a terminal."""
-    if not click.confirm(clean(question), err=True):
+    if not click.confirm(clean(question), default=default, err=True):
         click.echo("nothing was changed", err=True)
         raise click.exceptions.Exit(FAILED)
 
 
-def need_yes(what: str, *, yes: bool, as_json: bool) -> None:
-    """Refuse to change something without --yes where no person can be asked."""
+def need_yes(what: str, *, yes: bool, as_json: bool, flags: str = "--yes, or with --dry-run") -> None:
+    """Refuse to change something without --yes where no person can be asked; other `flags` may take its place."""
     if not yes and (as_json or sys.stdin is None or not sys.stdin.isatty()):
-        raise InvalidInput(f"{what}, and no person can be asked here", hint="repeat it with --yes, or with --dry-run")
+        raise InvalidInput(f"{what}, and no person can be asked here", hint=f"repeat it with {flags}")
 
 
 @contextmanager

@@ -34,12 +34,10 @@ def _plain(value: Any) -> Any:
 
 def time(time_us: int | None, name: str = "time") -> Document:
     """A time in both forms."""
-    return {name: None if time_us is None else iso(time_us), f"{name}_us": time_us}
-
-
-def iso(time_us: int) -> str:
-    """A time as ISO 8601 in UTC."""
-    return to_datetime(time_us).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    if time_us is None:
+        return {name: None, f"{name}_us": None}
+    iso = to_datetime(time_us).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return {name: iso, f"{name}_us": time_us}
 
 
 def of(value: Any, *only: str) -> Any:

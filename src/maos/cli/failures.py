@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from maos import errors
-from maos.cli.render import clean, coloured, wrap
+from maos.cli.render import clean, styled, wrap
 
 FAILED, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 4, 5, 130, 141
 STOPPED, LIMIT_REACHED, NEEDS_PERSON, MAY_PASS = 6, 7, 8, 9
@@ -83,9 +83,9 @@ def code_for(error: BaseException) -> int:
 
 def report(what: str, hint: str = "") -> None:
     """Print on standard error what went wrong and what to do about it."""
-    _echo("error:", what, fg="red", bold=True)
+    _echo("error:", what, "bold red")
     if hint:
-        _echo("hint:", hint, bold=True)
+        _echo("hint:", hint, "bold")
 
 
 def note(what: str) -> None:
@@ -93,11 +93,10 @@ def note(what: str) -> None:
     _echo("note:", what)
 
 
-def _echo(label: str, text: str, **style: Any) -> None:
+def _echo(label: str, text: str, style: str = "") -> None:
     """Print a label and a text on standard error; on a terminal, lines end between words."""
     whole = wrap(f"{label} {clean(text)}", sys.stderr, indent=" " * (len(label) + 1))
-    styled = click.style(label, **style) if coloured(sys.stderr) else label
-    click.echo(f"{styled}{whole.removeprefix(label)}", err=True)
+    click.echo(f"{styled(label, style, sys.stderr)}{whole.removeprefix(label)}", err=True)
 
 
 def _usage(error: click.ClickException) -> int:

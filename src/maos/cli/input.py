@@ -1,4 +1,4 @@
-"""What a command hears from outside: lines of a person or a pipe, with what each means, and signals."""
+"""What a command hears from outside: lines of a person or a pipe, with what each means, and signals that end it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 READ_BYTES_MAX = 65_536
 WAITING_MAX = 1_000
@@ -107,6 +107,15 @@ class PipedLines:
         elif self._queue.qsize() > WAITING_MAX and not stat.S_ISREG(os.fstat(self._fd).st_mode):
             self._paused = True
             asyncio.get_running_loop().remove_reader(self._fd)
+
+
+async def cancel(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks until all have ended: before Python 3.12, `wait_for` can lose a cancellation."""
+    while not all(task.done() for task in tasks):
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks, timeout=1.0)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @contextmanager

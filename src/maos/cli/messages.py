@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import completion, documents, render
-from maos.cli.commands import DURATION, JSON_OBJECT, LINES, WHEN, LazyGroup, full_option, json_command, seconds
+from maos.cli.commands import (
+    DURATION,
+    JSON_OBJECT,
+    LINES,
+    WHEN,
+    LazyGroup,
+    full_option,
+    json_command,
+    message_text,
+    seconds,
+)
 from maos.cli.database import DatabaseTarget
 from maos.cli.render import Column, Listing, clean, shorten
 from maos.errors import InvalidInput
@@ -71,7 +81,6 @@ def messages() -> None:
     "maos message list",
     "maos message list --run r-1 --type discovery --since 2h",
     "maos message list --agent reviewer --full",
-    name="list",
     json=LINES,
 )
 @click.option("--run", metavar="ID", shell_complete=completion.runs, help="Only messages of this run.")
@@ -151,9 +160,7 @@ def send(
     """
     if topic and to_all:
         raise InvalidInput("TO cannot be a topic and a run", hint="give one of --topic and --all")
-    text = (sys.stdin.read() if text == "-" else text).removesuffix("\n")
-    if not text.strip():
-        raise InvalidInput("the message is empty", hint="give a text, or - to read it from standard input")
+    text = message_text(text)
 
     async def work(m: Maos) -> Message:
         send = m.bus.publish if topic else m.bus.broadcast if to_all else m.bus.send

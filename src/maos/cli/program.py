@@ -1,4 +1,4 @@
-"""The command `maos` itself: the table of its commands, `maos admin`, and `maos mcp`."""
+"""The command `maos` itself: the tables of its commands and of its larger groups, and `maos mcp`."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "join": ("maos.cli.runs.travel:join", "Merge what a fork has done into a run, or vice versa."),
     },
     "Groups": {
-        "agent": ("maos.cli.agent:agent", "Run agents that keep running after maos exits."),
-        "workflow": ("maos.cli.workflow:workflow", "Run workflows that survive a crash."),
-        "state": ("maos.cli.state:state", "Look at the state of agents, change it, and travel in its history."),
+        "agent": ("maos.cli.program:agent", "Run agents that keep running after maos exits."),
+        "workflow": ("maos.cli.program:workflow", "Run workflows that survive a crash."),
+        "state": ("maos.cli.program:state", "Look at the state of agents, change it, and travel in its history."),
         "message": ("maos.cli.messages:messages", "Read and send messages of agents."),
         "admin": ("maos.cli.program:admin", "Check, back up, move, clean up and configure."),
     },
@@ -58,6 +58,24 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "completion": ("maos.cli.completion:completion", "Print the completion script of a shell."),
     },
 }  # fmt: skip
+COMMANDS = {name: entry for entries in SECTIONS.values() for name, entry in entries.items()}
+COMMANDS_BEFORE = ("status", "pause", "resume", "merge", "checkpoint", "rollback", "fork", "join", "diff")
+"""Commands of `maos` that once were commands of `maos orchestration`, and still are."""
+ADMIN: dict[str, Entry] = {
+    "doctor": ("maos.cli.admin:doctor", "Check the installation, the database, and leftovers."),
+    "verify": ("maos.cli.state.queries:verify", "Check that everything is as it was written."),
+    "copy": ("maos.cli.transfer:copy", "Copy the database to a new file while it is in use."),
+    "export": ("maos.cli.transfer:export", "Export a run or a workflow run to one file."),
+    "import": ("maos.cli.transfer:import_", "Import a run from another machine, or the runs of maos-cli."),
+    "cleanup": ("maos.cli.runs.control:cleanup", "Remove the worktrees of runs that were completed long ago."),
+    "pin": ("maos.cli.runs.control:pin", "Exempt a run from cleanup."),
+    "save-interval": ("maos.cli.runs.control:save_interval", "Set or show how often files are saved."),
+    "config": ("maos.cli.config:config", "Show, check and change settings."),
+    "notify": ("maos.cli.admin:notify", "Test notifications, and list those that were sent."),
+    "effects": ("maos.cli.admin:effects", "List side effects: tool calls, commands and workflow steps."),
+}  # fmt: skip
+ADMIN_BEFORE = ("doctor", "verify", "copy", "export", "import", "config", "notify", "effects")
+"""Commands of `maos admin` that once were commands of `maos` itself, and still are without being listed."""
 
 
 class RootGroup(LazyGroup):
@@ -114,21 +132,14 @@ def _load_demo() -> click.Command:
 
 @click.group(
     cls=RootGroup,
-    lazy={name: entry for entries in SECTIONS.values() for name, entry in entries.items()},
+    lazy=COMMANDS,
     aliases={
         "orchestrate": "maos.cli.runs.start:run",
-        "orchestration": "maos.cli.runs:orchestration",
+        "orchestration": "maos.cli.program:orchestration",
         "questions": "maos.cli.questions:inbox",
         "messages": "maos.cli.messages:messages",
         "recover": "maos.cli.status:recover",
-        "doctor": "maos.cli.admin:doctor",
-        "verify": "maos.cli.state.queries:verify",
-        "copy": "maos.cli.transfer:copy",
-        "export": "maos.cli.transfer:export",
-        "import": "maos.cli.transfer:import_",
-        "config": "maos.cli.config:config",
-        "notify": "maos.cli.admin:notify",
-        "effects": "maos.cli.admin:effects",
+        **{name: ADMIN[name][0] for name in ADMIN_BEFORE},
     },
     examples=[
         "maos run 'Add a --verbose option, with tests'",
@@ -158,24 +169,158 @@ def program(ctx: click.Context, db: str | None) -> None:
 
 @click.group(
     cls=LazyGroup,
-    lazy={
-        "doctor": ("maos.cli.admin:doctor", "Check the installation, the database, and leftovers."),
-        "verify": ("maos.cli.state.queries:verify", "Check that everything is as it was written."),
-        "copy": ("maos.cli.transfer:copy", "Copy the database to a new file while it is in use."),
-        "export": ("maos.cli.transfer:export", "Export a run or a workflow run to one file."),
-        "import": ("maos.cli.transfer:import_", "Import a run from another machine, or the runs of maos-cli."),
-        "cleanup": ("maos.cli.runs.control:cleanup", "Remove the worktrees of runs that were completed long ago."),
-        "pin": ("maos.cli.runs.control:pin", "Exempt a run from cleanup."),
-        "save-interval": ("maos.cli.runs.control:save_interval", "Set or show how often files are saved."),
-        "config": ("maos.cli.config:config", "Show, check and change settings."),
-        "notify": ("maos.cli.admin:notify", "Test notifications, and list those that were sent."),
-        "effects": ("maos.cli.admin:effects", "List side effects: tool calls, commands and workflow steps."),
-    },
+    lazy=ADMIN,
     aliases={"keep": "maos.cli.runs.control:pin"},
     examples=["maos admin doctor", "maos admin copy backup.db", "maos admin cleanup --dry-run"],
 )  # fmt: skip
 def admin() -> None:
     """Check, back up, move, clean up and configure."""
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "run": ("maos.cli.agent.lifecycle:run", "Run an agent and follow its output; it keeps running if maos exits."),
+        "list": ("maos.cli.agent.status:list_", "List the agents that run, and those that ran."),
+        "show": ("maos.cli.agent.status:show", "Show everything that is known of an agent."),
+        "logs": ("maos.cli.agent.live:logs", "Show what an agent said and did, in order, over all its attempts."),
+        "attach": ("maos.cli.agent.lifecycle:attach", "Attach to a detached agent and follow its output."),
+        "stop": ("maos.cli.agent.lifecycle:stop", "Stop an agent and wait until it has ended; it can be resumed."),
+        "resume": ("maos.cli.agent.lifecycle:resume", "Resume a stopped or failed agent and follow its output."),
+        "send": ("maos.cli.agent.lifecycle:send", "Send a message to an agent."),
+        "answer": ("maos.cli.agent.lifecycle:answer", "Answer an agent that asks for permission to use a tool."),
+        "diff": ("maos.cli.agent.status:diff", "Show which files an agent has changed, up to its last checkpoint."),
+        "merge": ("maos.cli.agent.status:merge", "Merge the work of an agent into the branch checked out here."),
+        "kinds": ("maos.cli.agent.status:kinds", "List the kinds of agents, and which are on this machine."),
+    },
+    examples=[
+        "maos agent run --name tests -- make test",
+        "maos agent logs -f tests",
+        "maos agent list",
+        "maos agent resume tests",
+    ],
+)
+def agent() -> None:
+    """Run agents that keep running after maos exits.
+
+    AGENT is a name, or a unique prefix of one.
+    """
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "list": ("maos.cli.state.queries:list_", "List agents that have a state."),
+        "show": ("maos.cli.state.queries:show", "Show the newest state of an agent, or a part of it."),
+        "at": ("maos.cli.state.queries:at", "Show the state of an agent as it was at a version or a time."),
+        "create": ("maos.cli.state.updates:create", "Create the state of an agent."),
+        "update": ("maos.cli.state.updates:update", "Change some fields of a state; the others stay as they are."),
+        "history": ("maos.cli.state.queries:history", "List the versions of an agent, the newest last."),
+        "events": ("maos.cli.state.queries:events", "Show the events of an agent, with what each changed."),
+        "diff": ("maos.cli.state.queries:diff", "Show what changed between two versions."),
+        "stream": ("maos.cli.state.queries:stream", "Follow the events of an agent as they happen."),
+        "rollback": ("maos.cli.state.updates:rollback", "Roll the state of an agent back to a version."),
+        "snapshot": ("maos.cli.state.updates:snapshot", "Take a snapshot of an agent's state, or list its snapshots."),
+        "restore": ("maos.cli.state.updates:restore", "Restore the state of an agent from a snapshot."),
+        "verify": ("maos.cli.state.queries:verify", "Check that everything is as it was written."),
+        "compact": ("maos.cli.state.updates:compact", "Compact the history of an agent."),
+    },
+    aliases={"peek": "maos.cli.state.queries:peek"},
+    examples=[
+        """maos state create reviewer '{"status": "idle", "messages": []}'""",
+        """maos state update reviewer '{"status": "busy"}'""",
+        "maos state history reviewer",
+        "maos state diff reviewer 1 newest",
+    ],
+)
+def state() -> None:
+    """Look at the state of agents, change it, and travel in its history.
+
+    A VERSION is a number, `newest`, or counted from there: -1 is the one before the newest.
+    """
+
+
+_LIST = ("maos.cli.workflow.status:list_", "List workflow runs, of functions and of files; open ones first.")
+_SHOW = ("maos.cli.workflow.status:show", "Show a workflow run: its steps, their outcomes, and what it waits for.")
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "run": ("maos.cli.workflow.runs:run", "Run a workflow: a plan file, or a function as FILE.py:FUNCTION."),
+        "resume": ("maos.cli.workflow.runs:resume", "Resume a paused or interrupted workflow run."),
+        "validate": ("maos.cli.workflow.status:validate", "Check plan files; problems are named by line and column."),
+        "graph": ("maos.cli.workflow.status:graph", "Show which tasks of a plan file can run together."),
+        "schema": ("maos.cli.workflow.status:schema", "Print the JSON Schema of plan files, for editors."),
+        "list": _LIST,
+        "show": _SHOW,
+        "signal": ("maos.cli.workflow.runs:signal", "Send a workflow run a signal that it waits for, or will."),
+        "resolve": ("maos.cli.workflow.runs:resolve", "Resolve a step whose outcome is unknown."),
+        "pause": ("maos.cli.workflow.runs:pause", "Pause a workflow run after its current steps finish."),
+        "cancel": ("maos.cli.workflow.runs:cancel", "Cancel a workflow run after its current steps finish."),
+        "schedule": ("maos.cli.program:schedule", "Schedule workflows (cron); `maos workflow serve` starts them."),
+        "serve": ("maos.cli.workflow.runs:serve", "Run due schedules, and resume interrupted workflow runs."),
+        "state": ("maos.cli.program:workflow_state", "Look at what is kept of workflow runs, and remove what is old."),
+    },
+    aliases={"settle": "maos.cli.workflow.runs:resolve"},
+    examples=[
+        "maos workflow run release.yaml --var version=1.2",
+        "maos workflow run nightly.py:nightly Berlin --id nightly-1",
+        "maos workflow show nightly-1",
+        "maos workflow resume nightly-1",
+    ],
+)
+def workflow() -> None:
+    """Run workflows that survive a crash.
+
+    ID is the id of a workflow run, or a unique prefix of it.
+    """
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "add": ("maos.cli.workflow.runs:add", "Start a workflow at times that a cron expression gives."),
+        "list": ("maos.cli.workflow.runs:list_schedules", "List schedules and their next run times."),
+        "remove": ("maos.cli.workflow.runs:remove", "Remove a schedule; workflow runs that it started continue."),
+    },
+    examples=["maos workflow schedule add nightly '0 3 * * *' nightly.py:nightly Berlin"],
+)
+def schedule() -> None:
+    """Schedule workflows (cron); `maos workflow serve` starts them."""
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "list": _LIST,
+        "show": _SHOW,
+        "cleanup": (
+            "maos.cli.workflow.runs:cleanup",
+            "Remove the steps of workflow runs that ended long ago; results stay.",
+        ),
+    },
+    examples=["maos workflow state list", "maos workflow state cleanup --retention-days 30 --dry-run"],
+)
+def workflow_state() -> None:
+    """Look at what is kept of workflow runs, and remove what is old."""
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={},
+    aliases={
+        **{name: COMMANDS[name][0] for name in COMMANDS_BEFORE},
+        "list": "maos.cli.status:ps --all",
+        "checkpoints": "maos.cli.runs.travel:checkpoint --list",
+        "cleanup": "maos.cli.runs.control:cleanup",
+        "keep": "maos.cli.runs.control:pin",
+        "save-interval": "maos.cli.runs.control:save_interval",
+    },
+    examples=["maos ps"],
+)
+def orchestration() -> None:
+    """Older names of `maos ps`, `status`, `resume`, `pause`, `merge`, `diff`, `checkpoint`, `rollback` and `fork`."""
 
 
 @json_command("maos mcp --list", "maos mcp --json")

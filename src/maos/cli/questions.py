@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
@@ -13,10 +12,7 @@ from maos.cli.agent import words
 from maos.cli.commands import json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.render import clean
-from maos.model.question import PERMISSION, short
-
-if TYPE_CHECKING:
-    from maos.model.question import Open
+from maos.model.question import PERMISSION, Open, short
 
 
 @json_command("maos inbox", "maos inbox --json")
@@ -27,7 +23,7 @@ def inbox(database: DatabaseTarget, as_json: bool) -> None:
     """
     found = database.read(lambda m: m.questions.open())
     if as_json:
-        documents.show({"questions": documents_of(found)})
+        documents.show({"questions": [document(each) for each in found]})
     elif not found:
         render.line("no open questions")
     else:
@@ -57,20 +53,16 @@ def answer(database: DatabaseTarget, id: str, answer: str, why: str, as_json: bo
         render.line("no engine runs it; to resume: ", (given.resumable, "bold"))
 
 
-def documents_of(asked: Sequence[Open]) -> list[documents.Document]:
-    """Questions as programs see them (R-207)."""
-    return [_document(each) for each in asked]
-
-
-def _document(question: Open) -> documents.Document:
-    is_permission = question.kind == PERMISSION
+def document(asked: Open) -> documents.Document:
+    """A question as programs see it (R-207)."""
+    is_permission = asked.kind == PERMISSION
     return {
-        "id": question.ref,
-        "kind": question.kind,
-        "run": None if is_permission else question.owner,
-        "question": question.text,
-        "tool": {"name": question.tool, "input": question.input} if is_permission else None,
-        **documents.of(question, "choices", "context", "asked_us", "asked_by", "default", "expires_us", "recorded"),
+        "id": asked.ref,
+        "kind": asked.kind,
+        "run": None if is_permission else asked.owner,
+        "question": asked.text,
+        "tool": {"name": asked.tool, "input": asked.input} if is_permission else None,
+        **documents.of(asked, "choices", "context", "asked_us", "asked_by", "default", "expires_us", "recorded"),
     }
 
 

@@ -26,8 +26,6 @@ from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TextIO, TypeVar
 
-import click
-
 from maos.cli import documents
 from maos.clock import SystemClock, to_datetime
 
@@ -40,19 +38,12 @@ if TYPE_CHECKING:
 CHANGES_SHOWN_MAX = 40
 PATH_WIDTH_MAX = 40
 RUN_SHOWN_MAX = 5  # lines for entries of one list that came or went together
-YIELDING_MIN = 8  # characters that a column keeps, however narrow the terminal
+YIELDING_MIN = 8  # characters that a column keeps as long as another one can be cut
 VALUE_WIDTH = 70  # of a value when the output has no width
 CONTEXT_CHARS = 12  # shown before the first difference of two long values
 
-_STYLES: dict[str, dict[str, Any]] = {
-    "": {},
-    "dim": {"dim": True},
-    "bold": {"bold": True},
-    "found": {"fg": "yellow", "bold": True},
-    "warning": {"fg": "yellow"},
-    "bad": {"fg": "red"},
-    "good": {"fg": "green"},
-}
+_STYLES = {"found": "bold yellow", "warning": "yellow", "bad": "red", "good": "green"}
+"""Styles by what they mean; others are Rich's own."""
 
 T = TypeVar("T")
 Part = tuple[str, str]
@@ -122,7 +113,11 @@ def coloured(stream: TextIO) -> bool:
 
 def styled(text: str, style: str, stream: TextIO) -> str:
     """A text for a stream, in a style if the stream shows colours."""
-    return click.style(text, **_STYLES[style]) if style and text and coloured(stream) else text
+    if not (style and text and coloured(stream)):
+        return text
+    from rich.style import Style
+
+    return Style.parse(_STYLES.get(style, style)).render(text)
 
 
 @cache
@@ -190,11 +185,8 @@ class Listing(NamedTuple, Generic[T]):
 
     def table(self, rows: Sequence[T], *, shown_max: int | None = None) -> None:
         """Print rows under the titles of their columns, at most so many."""
-        cells = [[clean(cell) for cell in self.cells(row)] for row in rows[:shown_max]]
-        if terminal():
-            _drawn_table(self.columns, cells)
-        else:
-            _plain_table(self.columns, cells)
+        titles = [each.title for each in self.columns]
+        _print_table(self.columns, [titles, *([clean(cell) for cell in self.cells(row)] for row in rows[:shown_max])])
         if shown_max is not None and len(rows) > shown_max:
             line((f"… and {len(rows) - shown_max} more (--json prints all)", "dim"))
 
@@ -203,56 +195,36 @@ class Listing(NamedTuple, Generic[T]):
         return [each.text(row) for each in self.columns]
 
 
-def _drawn_table(columns: Sequence[Column[Any]], rows: list[list[str]]) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+def _print_table(columns: Sequence[Column[Any]], rows: list[list[str]]) -> None:
+    """Print rows, of which the first has the titles; on a terminal, cut to its width and with a rule below that."""
+    from rich.cells import cell_len, set_cell_size  # wide characters take two places
 
-    drawn = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
-    for column in columns:
-        drawn.add_column(
-            column.title, justify="right" if column.right else "left", style=column.style, no_wrap=True,
-            overflow="ellipsis",
-        )  # fmt: skip
-    for row in _fitted(columns, rows, console().width - 2 * len(columns)):
-        drawn.add_row(*(Text(cell) for cell in row))
-    console().print(drawn)
-
-
-def _fitted(columns: Sequence[Column[Any]], rows: list[list[str]], room: int) -> list[list[str]]:
-    """Rows whose yielding columns were cut until everything has room."""
-    from rich.cells import cell_len, set_cell_size
-
-    widths = [max([len(column.title), *(cell_len(row[index]) for row in rows)]) for index, column in enumerate(columns)]
-    while sum(widths) > room:
-        candidates = [
-            (column.yields, width, index)
-            for index, (column, width) in enumerate(zip(columns, widths, strict=True))
-            if column.yields and width > YIELDING_MIN
-        ]
-        if not candidates:
-            break
-        widths[max(candidates)[2]] -= 1
-    return [
-        [
-            cell if cell_len(cell) <= width else set_cell_size(cell, width - 1) + "…"
-            for cell, width in zip(row, widths, strict=True)
-        ]
-        for row in rows
-    ]
-
-
-def _plain_table(columns: Sequence[Column[Any]], rows: list[list[str]]) -> None:
-    from rich.cells import cell_len  # wide characters take two places
-
-    whole = [[column.title for column in columns], *rows]
-    widths = [max(cell_len(row[index]) for row in whole) for index in range(len(columns))]
-    for row in whole:
-        parts = []
+    widths = [max(cell_len(row[index]) for row in rows) for index in range(len(columns))]
+    if terminal():
+        _fit(columns, widths, console().width - 2 * len(columns))
+    for number, row in enumerate(rows):
+        parts: list[Part] = []
         for column, cell, width in zip(columns, row, widths, strict=True):
-            space = " " * (width - cell_len(cell))
-            parts.append(space + cell if column.right else cell + space)
-        sys.stdout.write("  ".join(parts).rstrip() + "\n")
+            shown = cell if cell_len(cell) <= width else set_cell_size(cell, width - 1) + "…"
+            space = " " * (width - cell_len(shown))
+            parts.append((space + shown if column.right else shown + space, column.style if number else "bold"))
+            parts.append(("  ", ""))
+        if not terminal():
+            sys.stdout.write("".join(text for text, _style in parts).rstrip() + "\n")
+            continue
+        line(*parts[:-1])
+        if not number:
+            line("─" * (sum(widths) + 2 * (len(widths) - 1)))
+
+
+def _fit(columns: Sequence[Column[Any]], widths: list[int], room: int) -> None:
+    """Cut the widths of columns until everything has room: first of those that yield, then of the widest."""
+    while sum(widths) > room and max(widths) > 1:
+        ranks = [
+            (column.yields if width > YIELDING_MIN else 0, width, index)
+            for index, (column, width) in enumerate(zip(columns, widths, strict=True))
+        ]
+        widths[max(ranks)[2]] -= 1
 
 
 # --- values ------------------------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -103,7 +103,8 @@ def status(
     other = database.read(work)
     if other is None:
         return 0
-    return forward("workflow show" if other.kind == WORKFLOW else "agent show", other.id, as_json=as_json)
+    module = "maos.cli.workflow.status" if other.kind == WORKFLOW else "maos.cli.agent.status"
+    return forward(f"{module}:show", other.id, as_json=as_json)
 
 
 async def _print_unstarted(m: Maos, target: Target, *, as_json: bool) -> Target | None:
@@ -148,7 +149,7 @@ def _print_document(found: Overview, *, messages: bool) -> None:
 
     shared.show(
         {
-            "questions": questions.documents_of(found.questions),
+            "questions": [questions.document(each) for each in found.questions],
             "waiting_for_user": [each.run.id for each in found.runs if each.now.needs_person],
             "blocked": of("blocked"),
             "failed": of("failed"),
@@ -203,17 +204,15 @@ def _print_open(found: Overview) -> bool:
     """Print runs, agents and workflow runs that are open; whether there are any."""
     from maos.cli.workflow import status as workflows  # loads the services
 
-    if found.runs:
-        page.RUNS.table(found.runs)
-    if found.agents:
-        if found.runs:
+    tables: list[tuple[list[Any], Callable[[list[Any]], None]]] = [
+        (found.runs, page.RUNS.table), (found.agents, agents.show_list), (found.flows, workflows.WORKFLOWS.table),
+    ]  # fmt: skip
+    shown = [(rows, show) for rows, show in tables if rows]
+    for number, (rows, show) in enumerate(shown):
+        if number:
             render.line()
-        agents.show_list(found.agents)
-    if found.flows:
-        if found.runs or found.agents:
-            render.line()
-        workflows.WORKFLOWS.table(found.flows)
-    return bool(found.runs or found.agents or found.flows)
+        show(rows)
+    return bool(shown)
 
 
 @click.group(
@@ -248,13 +247,9 @@ def ps(database: DatabaseTarget, everything: bool, wanted: str | None, agents: b
 
     A run that no engine executes although it is neither paused nor ended is interrupted; `maos resume` continues it.
     """
-
     from maos.views.overview import RECENT_US
 
-    async def work(m: Maos) -> list[RunView]:
-        return await m.runs.list()
-
-    known = database.read(work)
+    known = database.read(lambda m: m.runs.list())
     found = [each for each in known if wanted in (each.run.status, each.now.state) or (not wanted and
              (everything or each.run.is_open or each.at_us - each.run.ended_us < RECENT_US))]  # fmt: skip
     others = len(known) - len(found)

@@ -104,7 +104,6 @@ def export(database: DatabaseTarget, id: str, output: str, to_stdout: bool, with
     "maos admin import r-1a2b3c.maos --cwd ~/project",
     "maos --db runs.db admin import maos.db --dry-run",
     "maos --db runs.db admin import ~/project/maos.db --orchestration 7a0d8a68 --json",
-    name="import",
 )
 @click.argument("source", metavar="FILE")
 @click.option(
@@ -132,7 +131,11 @@ def import_(database: DatabaseTarget, source: str, wanted: str, cwd: str | None,
         _import_bundle(database, source, cwd or ".", dry_run=dry_run, as_json=as_json)
         return
     path = Path(source).expanduser()
-    _check_target(database, path)
+    target = Path(database.name)
+    if "://" not in database.name and target.exists() and path.exists() and target.samefile(path):
+        command = f"`maos --db runs.db admin import {path}`"  # both programs call theirs maos.db
+        hint = f"name another one, which will be created: {command}; or rename the first"
+        raise InvalidInput(f"{path} is also the database to import into", hint=hint)
     found = importers.read(path)
     folder = Path(cwd).absolute() if cwd else path.absolute().parent
 
@@ -152,17 +155,6 @@ def import_(database: DatabaseTarget, source: str, wanted: str, cwd: str | None,
     for what, count in found.left_out.items():
         render.line((f"left out: {what} ({count})", "dim"))
     _show_what_next(brought, dry_run=dry_run)
-
-
-def _check_target(database: DatabaseTarget, path: Path) -> None:
-    """Refuse to import a database into itself: both programs call theirs maos.db."""
-    target = Path(database.name)
-    if "://" in database.name or not target.exists() or not path.exists() or not target.samefile(path):
-        return
-    raise InvalidInput(
-        f"{path} is also the database to import into",
-        hint=f"name another one, which will be created: `maos --db runs.db admin import {path}`; or rename the first",
-    )
 
 
 def _row(each: ImportedRun) -> documents.Document:

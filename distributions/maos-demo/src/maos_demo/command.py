@@ -26,10 +26,10 @@ from maos.cli import documents, render
 from maos.cli.commands import json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, INTERRUPTED, SIGNALLED, note
-from maos.cli.input import heard
+from maos.cli.input import cancel, heard
 from maos.cli.render import Column, Listing, clean, shorten
 from maos.cli.runs import narration
-from maos.cli.runs.live import LiveView, cancel
+from maos.cli.runs.live import LiveView
 from maos.errors import InvalidInput, NotFound
 from maos.model.events.facts import Line
 from maos.model.run import Run

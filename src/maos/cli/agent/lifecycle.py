@@ -233,9 +233,7 @@ def send(database: DatabaseTarget, agent: str, text: str, as_json: bool) -> None
     It is recorded at once, and delivered as soon as the agent can accept one: during its turn if its program can,
     after its turn, or when it is resumed. TEXT is - for standard input.
     """
-    text = (sys.stdin.read() if text == "-" else text).removesuffix("\n")
-    if not text.strip():
-        raise InvalidInput("the message is empty", hint="give a text, or - to read it from standard input")
+    text = commands.message_text(text)
 
     async def work(m: Maos) -> tuple[str, int, bool]:
         name = await m.agents.find(agent)

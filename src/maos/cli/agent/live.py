@@ -27,7 +27,7 @@ from maos.cli.commands import LINES, WHEN, json_command
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import INTERRUPTED, SIGNALLED
-from maos.cli.input import heard
+from maos.cli.input import cancel, heard
 from maos.cli.render import clean, shorten, styled, wrap
 from maos.errors import InvalidInput, LeaseLost
 from maos.model.events import facts
@@ -337,9 +337,7 @@ class Foreground:
             finally:
                 if self._prompt is not None:
                     self._prompt.close()
-                for task in self._tasks:
-                    task.cancel()
-                await asyncio.gather(*self._tasks, return_exceptions=True)
+                await cancel(*self._tasks)
             return await self._conclude(begun) if code is None else code
 
     async def _watch(self, begun: Attachment) -> int | None:

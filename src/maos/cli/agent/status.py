@@ -98,7 +98,7 @@ def on_agent(agent: str, act: Callable[[Maos, str], Awaitable[T]]) -> Callable[[
     return work
 
 
-@json_command("maos agent list", "maos agent list --all --json", name="list")
+@json_command("maos agent list", "maos agent list --all --json")
 @click.option("--all", "everything", is_flag=True, help="Also those that ended more than a day ago.")
 def list_(database: DatabaseTarget, everything: bool, as_json: bool) -> None:
     """List the agents that run, and those that ran.

@@ -6,15 +6,16 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from maos.app import Maos
 from maos.cli.agent import words
 from maos.cli.chat.session import ChatSession
 from maos.cli.failures import INTERRUPTED, SIGNALLED, USAGE
-from maos.cli.input import InputLine, heard
+from maos.cli.input import InputLine, cancel, heard
 from maos.cli.runs import narration, page, plans
 from maos.cli.runs.foreground import PAUSING
-from maos.cli.runs.live import LiveView, cancel
+from maos.cli.runs.live import LiveView
 from maos.errors import InvalidInput, MaosError
 from maos.ids import only
 from maos.model import question
@@ -23,9 +24,6 @@ from maos.model.plan import BadPlan
 from maos.model.run import Run
 from maos.model.status import TaskStatus
 from maos.runs.service import new_id
-
-if TYPE_CHECKING:
-    from maos.app import Maos
 
 LOG_LINES = 15
 AGENTS_MAX = 1000
@@ -295,7 +293,10 @@ class ChatLoop(ChatSession):
         await self.begin_anew("say what is to be done")
 
     async def _do_wait(self, _rest: str) -> None:
-        await self.until_needed()
+        while self.run.is_executing and not self.run.questions and not self.is_leaving:
+            await self.run.wait()
+            if self.run.is_over:
+                await self.run.conclude()
 
     async def _do_quit(self, _rest: str) -> None:
         self.leave()

@@ -259,13 +259,6 @@ class ChatSession:
         await self.m.runs.resume(self.id, self.view, options=options, add=add)
         await self.run.execute(self.id)
 
-    async def until_needed(self) -> None:
-        """Wait until the run needs a person, is over, or the session ends."""
-        while self.run.is_executing and not self.run.questions and not self.is_leaving:
-            await self.run.wait()
-            if self.run.is_over:
-                await self.run.conclude()
-
     async def begin_anew(self, text: str = "") -> None:
         """Talk about another run from now on."""
         await self.run.unfollow()

@@ -46,7 +46,7 @@ def pause(database: DatabaseTarget, id: str, as_json: bool) -> int:
         id,
         lambda m, each: m.runs.pause_and_wait(each.id),
         said,
-        workflow="workflow pause",
+        workflow="maos.cli.workflow.runs:pause",
         tasks=False,
         as_json=as_json,
     )
@@ -62,11 +62,13 @@ def cancel(database: DatabaseTarget, id: str, why: str, as_json: bool) -> int:
     cancelled task counts as failed until it is retried or skipped.
     """
 
-    def work(m: Maos, target: Target) -> Awaitable[Run]:
-        return m.runs.cancel(target.run or target.id, task=target.task, why=why)
-
     return _request(
-        database, id, work, lambda now: f" is {page.spoken(now)}", workflow="workflow cancel", as_json=as_json
+        database,
+        id,
+        lambda m, each: m.runs.cancel(each.run or each.id, task=each.task, why=why),
+        lambda now: f" is {page.spoken(now)}",
+        workflow="maos.cli.workflow.runs:cancel",
+        as_json=as_json,
     )
 
 
@@ -78,11 +80,12 @@ def retry(database: DatabaseTarget, id: str, as_json: bool) -> int:
     ID is RUN or RUN/TASK. The engine that executes the run retries them; if there is none, `maos resume` does.
     """
 
-    def work(m: Maos, target: Target) -> Awaitable[Run]:
-        return m.runs.retry(target.run or target.id, tasks=[target.task] if target.task else ())
-
     return _request(
-        database, id, work, lambda now: f": will be retried; the run is {page.spoken(now)}", as_json=as_json
+        database,
+        id,
+        lambda m, each: m.runs.retry(each.run or each.id, tasks=[each.task] if each.task else ()),
+        lambda now: f": will be retried; the run is {page.spoken(now)}",
+        as_json=as_json,
     )
 
 
@@ -115,7 +118,7 @@ def _request(
 ) -> int:
     """Send a command to a run, or a task of it, and print the status of the run then; return the exit code.
 
-    `workflow` is the command for a workflow run, if there is one.
+    `workflow` is where the command for a workflow run is, if there is one.
     """
 
     async def applied(m: Maos) -> RunView | Target:
@@ -234,7 +237,7 @@ def cleanup(database: DatabaseTarget, days: float | None, dry_run: bool, as_json
         render.line((f"{known.worktrees} so far, {render.size(known.bytes)}", "dim"))
 
 
-@json_command("maos admin save-interval 60", "maos admin save-interval", name="save-interval")
+@json_command("maos admin save-interval 60", "maos admin save-interval")
 @click.argument("seconds", metavar="[SECONDS]", type=float, required=False)
 def save_interval(database: DatabaseTarget, seconds: float | None, as_json: bool) -> None:
     """Set or show how often files are saved.

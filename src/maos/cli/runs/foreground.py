@@ -13,31 +13,30 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import click
+
+from maos.app import Maos
 from maos.cli import documents, render
 from maos.cli.agent import words
 from maos.cli.database import ask
 from maos.cli.failures import INTERRUPTED, SIGNALLED, note
-from maos.cli.input import heard
+from maos.cli.input import cancel, heard
 from maos.cli.render import clean
 from maos.cli.runs import page
-from maos.cli.runs.live import LiveRun, LiveView, cancel
+from maos.cli.runs.live import LiveRun, LiveView
 from maos.cli.runs.narration import prompt_of
 from maos.cli.transfer import show_acts
-from maos.cli.workflow import changes
 from maos.errors import MaosError
 from maos.model.question import Open
 from maos.model.run import Run
 from maos.runs.consent import Act
-from maos.runs.file_changes import Look
+from maos.runs.file_changes import CHANGED, SAME, Look, look, ways
 from maos.runs.plan_input import Addition
 from maos.runs.service import Observer
 from maos.runs.status import Next, is_executing, is_interrupted
 from maos.travel.relocation import Moved
-
-if TYPE_CHECKING:
-    from maos.app import Maos
 
 PAUSING = "pausing: the agents are being stopped; press Ctrl+C again to detach from them instead"
 SAID = {
@@ -74,7 +73,15 @@ class Dialogue(Observer):
     def definition_changed(self, run: Run, change: object) -> None:
         """Report that the plan file of the run has changed since."""
         assert isinstance(change, Look)
-        changes.tell(run, change, self._on_change, as_json=self._as_json)
+        if self._as_json:
+            found = page.look_document(change, self._on_change)
+            documents.show_line({"kind": "workflow_changed", "run": run.id, **found})
+        elif self._on_change == "replay":
+            note(f"resumed with {change.origin.file} as it is now")
+            for line in _changed_tasks(change):
+                click.echo(f"  {clean(line)}", err=True)
+        else:
+            note(f"{change.describe(run)}; it is resumed with the file as it was ({ways(run)})")
 
 
 class ForegroundRun:
@@ -217,7 +224,7 @@ async def preview(m: Maos, run: Run, added: Addition | None, cwd: str | None, on
         more = [{"task": task.name, "what": "added", "words": task.task, "needs": task.needs} for task in new]
         starts = {} if foreign is None else {"agreed": False, "starts": documents.of(foreign)}
         document = {"kind": "dry_run", "run": run.id, "executing": is_executing(run), "tasks": [*tasks, *more],
-                    **starts, **changes.document(run, on_change)}  # fmt: skip
+                    **starts, **page.made_from(run, on_change)}  # fmt: skip
         documents.show_line(document)
         return
     status = "interrupted" if is_interrupted(run) else run.status
@@ -229,7 +236,7 @@ async def preview(m: Maos, run: Run, added: Addition | None, cwd: str | None, on
         _show_next(each, width)
     for task in new:
         render.line("  ", (clean(task.name).ljust(width), "bold"), "  is added: ", words.one_line(task.task, 80))
-    changes.show(run, on_change)
+    _show_plan_file(run, on_change)
     if foreign is not None:
         render.line(("it was imported, and is not agreed to yet", "yellow"))
         show_acts(run, foreign)
@@ -259,3 +266,33 @@ def _show_moved(moved: Moved, *, as_json: bool, dry_run: bool) -> None:
     for name in moved.anew:
         verb = "would be made" if dry_run else "is made"
         render.line((f"the worktree {clean(name)} {verb} anew, with what was last saved", "dim"))
+
+
+def _show_plan_file(run: Run, on_change: str) -> None:
+    """Print what a changed file means for a resume, before that is done."""
+    found = look(run)
+    if found is None or found.state == SAME:
+        return
+    does_fit = found.state == CHANGED and not found.changes.misfits
+    meant = {
+        "keep": "it is resumed with the file as it was",
+        "refuse": "it is refused",
+        "replay": "it is resumed with the new one" if does_fit else "it is refused, as what was done does not fit",
+    }[on_change if found.state == CHANGED or on_change != "replay" else "refuse"]
+    render.line((found.describe(run), "yellow"), f"; {meant}")
+    for each in _changed_tasks(found):
+        render.line(f"  {clean(each)}")
+    if on_change != "replay":
+        render.line((f"  {ways(run)}", "dim"))
+
+
+def _changed_tasks(found: Look) -> list[str]:
+    """What the new file means for each task."""
+    changes = found.changes
+    return [
+        *(f"+ {name} is new" for name in changes.added),
+        *(f"~ {name} changes as in the file" for name in changes.changed),
+        *(f"- {name} is removed" for name in changes.removed),
+        *(f"~ {name} is set as in the file" for name in changes.settings),
+        *(f"! {name} {why}" for name, why in changes.misfits),
+    ]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from maos.cli import documents, render
 from maos.cli.agent import words
+from maos.cli.input import cancel
 from maos.cli.render import clean, shorten
 from maos.cli.runs import narration, page
 from maos.errors import InvalidInput
@@ -380,15 +381,6 @@ class LiveRun:
         await self.unfollow()
 
 
-async def cancel(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks until all have ended: before Python 3.12, `wait_for` can lose a cancellation."""
-    while not all(task.done() for task in tasks):
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks, timeout=1.0)
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
 # --- commands that follow a run ----------------------------------------------------------------------------------
 
 
@@ -422,11 +414,8 @@ async def print_run(m: Maos, id: str, *, follow: bool, live: bool, as_json: bool
 
 async def watch(m: Maos, run: Run, *, tasks: bool, messages: bool, as_json: bool) -> None:
     """Render the status of a run whenever it changes, until the run has ended or is paused."""
-    terminal = None
-    if not as_json and render.coloured(sys.stdout):
-        from maos.cli.terminal import LiveTerminal
-
-        terminal = LiveTerminal()
+    terminal = LiveView(run, as_json=as_json).terminal
+    if terminal is not None:
         terminal.start()
     shown_max = 0 if as_json else page.MESSAGES_SHOWN_MAX
     last = ""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from maos.cli import render
 from maos.cli.agent import words
 from maos.cli.input import Prompt
 from maos.cli.render import clean
 from maos.model.failure import TABLE
-from maos.model.run import GATE, MERGE
-
-if TYPE_CHECKING:
-    from maos.model.question import Open
-    from maos.model.run import Run, TaskState
+from maos.model.question import Open
+from maos.model.run import GATE, MERGE, Run, TaskState
 
 NAME_WIDTH_MAX = 24
 RESULT_WIDTH = 90

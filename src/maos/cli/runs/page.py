@@ -12,13 +12,13 @@ from maos.cli.agent.status import code_of
 from maos.cli.documents import Document, of, time
 from maos.cli.failures import LIMIT_REACHED, STOPPED
 from maos.cli.render import Column, Listing, clean
-from maos.cli.workflow import changes
 from maos.model.failure import TABLE
 
 if TYPE_CHECKING:
     from maos.bus.history import SentMessage
     from maos.model.attempt import Attempt
     from maos.model.run import Run, TaskState
+    from maos.runs.file_changes import Look
     from maos.runs.status import RunSummary, RunView
 
 STYLES = {
@@ -98,7 +98,7 @@ def document(status: RunView, *, tasks: bool = False, messages: Sequence[SentMes
     again = run.times_restored
     return {
         **summary(status),
-        **changes.document(run),
+        **made_from(run),
         **of(run, "folder", "options", "summary", "commit"),
         "engine": run.owner,
         "batches": batches(Plan(tasks=[Task(name=each.name, needs=each.needs) for each in run.tasks.values()])),
@@ -110,7 +110,7 @@ def document(status: RunView, *, tasks: bool = False, messages: Sequence[SentMes
         "restoration_source": run.restored_from if again else None,
         **time(run.restored_us if again else None, "last_restored"),
         **AGENTS.document(list(status.attempts.items())),
-        "pending_questions": questions.documents_of(status.questions),
+        "pending_questions": [questions.document(each) for each in status.questions],
         "checkpoints": [{**of(each, "name", "version"), **time(each.at_us)} for each in run.checkpoints],
         **({"tasks": [task_document(each, run) for each in run.tasks.values()]} if tasks else {}),
         **(MESSAGES.document(messages) if messages is not None else {}),
@@ -128,6 +128,20 @@ def task_document(task: TaskState, run: Run) -> Document:
         "failure": task.failure or None,
         "why": task.why or None,
     }
+
+
+def made_from(run: Run, on_change: str = "keep") -> Document:
+    """The file that a run was made from, and how it has changed since; nothing when it was made from none."""
+    from maos.runs.file_changes import look
+
+    found = look(run)
+    return {} if found is None else {"made_from": look_document(found, on_change)}
+
+
+def look_document(found: Look, on_change: str) -> Document:
+    """A file that a run was made from, as it was found now."""
+    head = {"file": found.origin.file, "state": found.state, "on_change": on_change}
+    return {**head, **of(found.changes), "what": found.what or None}
 
 
 def _agent(named: tuple[str, Attempt]) -> Document:
@@ -255,11 +269,22 @@ def _fields(status: RunView) -> list[tuple[str, str]]:
         ("to do", to_do(status)),
         ("stuck", f"{', '.join(now.stuck)}: what they need has failed" if now.stuck else ""),
         ("restored", restored.replace("_", " ") if again else ""),
-        ("plan file", changes.line(run)),
+        ("plan file", _plan_file(run)),
         ("pinned", status.permanent or "exempt from cleanup" if status.permanent is not None else ""),
         ("summary", run.summary),
         ("resume with", "" if now.state == "interrupted" else status.resumable),
     ]
+
+
+def _plan_file(run: Run) -> str:
+    """The file that a run was made from, and whether it has changed; empty when it was made from none."""
+    from maos.runs.file_changes import STATES, look
+
+    found = look(run)
+    if found is None:
+        return ""
+    state = STATES.get(found.state, "")
+    return f"{found.origin.file}{f', which {state}' if state else ''}"
 
 
 def _figures(run: Run, took_us: int) -> list[str]:
@@ -308,7 +333,11 @@ def show_summary(found: RunSummary) -> None:
     if run.why and run.status != "completed":
         render.line(f"  {clean(run.why)}")
     _tasks(str(run.options.get("kind", ""))).table(list(run.tasks.values()), shown_max=TASKS_SHOWN_MAX)
-    _show_discoveries(found.discoveries)
+    if found.discoveries:
+        render.line(f"  {render.many(len(found.discoveries), 'discovery', 'discoveries')}")
+    for each in found.discoveries[-DISCOVERIES_SHOWN_MAX:]:
+        text = words.one_line(f"{each['task']}: {each.get('text', '')}", 100)
+        render.line("    ", ("★ ", "yellow"), text)
     _show_files(found)
     for text in _advice(run):
         render.line(f"  {text}")
@@ -342,15 +371,6 @@ def _tasks(kind: str) -> Listing[TaskState]:
             Column("result", result, style="dim", yields=2),
         ),
     )
-
-
-def _show_discoveries(found: list[dict[str, Any]]) -> None:
-    if not found:
-        return
-    render.line(f"  {render.many(len(found), 'discovery', 'discoveries')}")
-    for each in found[-DISCOVERIES_SHOWN_MAX:]:
-        text = words.one_line(f"{each['task']}: {each.get('text', '')}", 100)
-        render.line("    ", ("★ ", "yellow"), text)
 
 
 def _show_files(found: RunSummary) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from maos.cli import documents, render
 from maos.cli.agent import words
 from maos.cli.commands import named_text
-from maos.cli.database import ask
+from maos.cli.database import ask, need_yes
 from maos.cli.failures import FAILED, USAGE, note, report
 from maos.cli.render import clean
 from maos.errors import InvalidInput
@@ -57,9 +57,9 @@ def approve(
         documents.show_line({"kind": "plan", **msgspec.to_builtins(found.plan)})
     else:
         show(found, options)
+    need_yes("the plan is not approved", yes=auto, as_json=as_json, flags="--auto")
     if auto:
         return found
-    _need_person("the plan", as_json=as_json)
     while True:
         answer = _ask("Run this plan? [y]es, [n]o, [e]dit: ")
         if answer in ("y", "yes"):
@@ -96,15 +96,9 @@ def approve_added(run: Run, found: Addition, *, auto: bool, as_json: bool) -> No
     """Show what is to be added, and have a person say yes to it."""
     if not as_json:
         show_added(run, found)
-    if auto:
-        return
-    _need_person("the new work", as_json=as_json)
-    ask("Add it and resume?")
-
-
-def _need_person(what: str, *, as_json: bool) -> None:
-    if as_json or sys.stdin is None or not sys.stdin.isatty():
-        raise InvalidInput(f"{what} is not approved, and no person can be asked here", hint="repeat it with --auto")
+    need_yes("the new work is not approved", yes=auto, as_json=as_json, flags="--auto")
+    if not auto:
+        ask("Add it and resume?")
 
 
 def _end() -> NoReturn:

@@ -72,7 +72,9 @@ def logs(
         return 0
     if target.kind == RUN:
         raise InvalidInput("--attempt, --since and --raw are for one agent", hint=f"name a task: {target.id}/TASK")
-    return forward("agent logs", target.id, follow=follow, number=attempt, since=since, raw=raw, as_json=as_json)
+    return forward(
+        "maos.cli.agent.live:logs", target.id, follow=follow, number=attempt, since=since, raw=raw, as_json=as_json
+    )
 
 
 @json_command("maos attach", "maos attach r-1a2b3c", "maos attach r-1a2b3c/api --json", json=LINES)
@@ -101,7 +103,7 @@ def attach(database: DatabaseTarget, id: str, as_json: bool) -> int:
         return None
 
     target = database.read(work)
-    return 0 if target is None else forward("agent attach", target.id, as_json=as_json)
+    return 0 if target is None else forward("maos.cli.agent.lifecycle:attach", target.id, as_json=as_json)
 
 
 async def _find(m: Maos, id: str) -> Target:
@@ -157,7 +159,7 @@ def diff(database: DatabaseTarget, /, id: str, patch: bool, as_json: bool, **poi
     if isinstance(found, Target):
         if start or end:
             raise InvalidInput("points in time are those of a run", hint=f"`maos diff {id}` shows its files")
-        return forward("agent diff", found.id, patch=patch, as_json=as_json)
+        return forward("maos.cli.agent.status:diff", found.id, patch=patch, as_json=as_json)
     if as_json:
         shared.show(_difference(*found))
     else:
@@ -233,7 +235,7 @@ def merge(database: DatabaseTarget, id: str, into: str | None, message: str, as_
 
     found = database.write(work)
     if isinstance(found, Target):
-        return forward("agent merge", found.id, into=into or ".", message=message, as_json=as_json)
+        return forward("maos.cli.agent.status:merge", found.id, into=into or ".", message=message, as_json=as_json)
     run, done = found
     kind = type(done).__name__.lower()
     if as_json:

@@ -25,7 +25,6 @@ from maos.cli.commands import (
 )
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note, report
-from maos.cli.workflow.changes import on_change_option
 from maos.errors import InvalidInput
 from maos.ids import RUN, WORKFLOW
 
@@ -68,6 +67,11 @@ notify_option = click.option(
     "--notify", multiple=True, metavar="URL",
     help="Tell me there when it needs me, ends, fails or is paused by a limit. Can be repeated; others see it in the "
     "list of processes, so MAOS_NOTIFY is better.",
+)  # fmt: skip
+on_change_option = click.option(
+    "--on-change", type=click.Choice(["keep", "replay", "refuse"]),
+    help="When it has changed since: resume with the old one (keep), with the new one if that fits what was done "
+    "(replay), or refuse.  [default: keep for a file, refuse for a function]",
 )  # fmt: skip
 
 
@@ -274,7 +278,7 @@ def resume(database: DatabaseTarget, /, id: str, **given: Any) -> int:
         id = target.id
         if target.kind == WORKFLOW:
             same = {name: given[name] for name in ("trust", "dry_run", "as_json", "on_change")}
-            return forward("workflow resume", id, **same)
+            return forward("maos.cli.workflow.runs:resume", id, **same)
     check_addresses(database, given["notify"])
     added = None
     if given["tasks"] or given["dry_run"]:

@@ -11,7 +11,7 @@ import click
 from maos.cli import completion, render
 from maos.cli import documents as shared
 from maos.cli.agent import words
-from maos.cli.commands import VERSION, WHEN, dry_run_option, json_command, yes_option
+from maos.cli.commands import VERSION, WHEN, Version, dry_run_option, json_command, yes_option
 from maos.cli.completion import run_argument
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import CONFLICT
@@ -52,13 +52,14 @@ def checkpoint(database: DatabaseTarget, id: str, name: str, only_list: bool, ev
     rollback` and `maos fork` accept any of them, and files are saved every few minutes. If no engine executes the run,
     the files are those that were saved last.
     """
-    if everything:
-        run, passed = database.read(lambda m: _versions(m, id))
-        VERSIONS.show(passed, as_json=as_json, id=run.id)
-        return
-    if only_list:
-        run, rows = database.read(lambda m: _checkpoints(m, id))
-        CHECKPOINTS.show(rows, as_json=as_json, id=run.id)
+
+    async def listed(m: Maos) -> tuple[Run, list[Any]]:
+        run = await m.runs.find(id)
+        return run, await (m.runs.versions(run.id) if everything else _checkpoints(m, run))
+
+    if everything or only_list:
+        run, rows = database.read(listed)
+        (VERSIONS if everything else CHECKPOINTS).show(rows, as_json=as_json, id=run.id)
         return
 
     async def work(m: Maos) -> tuple[Run, CheckpointRow]:
@@ -103,13 +104,12 @@ CHECKPOINTS: Listing[CheckpointRow] = Listing(
 )
 
 
-async def _checkpoints(m: Maos, id: str) -> tuple[Run, list[CheckpointRow]]:
+async def _checkpoints(m: Maos, run: Run) -> list[CheckpointRow]:
     """The checkpoints of a run and of its agents' files, the oldest first."""
-    run = await m.runs.find(id)
     found = [CheckpointRow(made) for made in run.checkpoints]
     for each in await m.runs.attempts_of(run):
         found += [CheckpointRow(made, each.agent, each.number) for made in each.checkpoints]
-    return run, sorted(found, key=lambda row: row.made.at_us)
+    return sorted(found, key=lambda row: row.made.at_us)
 
 
 HAPPENED = {
@@ -152,11 +152,6 @@ VERSIONS: Listing[Any] = Listing(
 )  # fmt: skip
 
 
-async def _versions(m: Maos, id: str) -> tuple[Run, list[Any]]:
-    run = await m.runs.find(id)
-    return run, await m.runs.versions(run.id)
-
-
 @json_command(
     "maos rollback r-1a2b3c --to before-refactoring --dry-run",
     "maos rollback r-1a2b3c --to 12 --yes",
@@ -189,10 +184,7 @@ def rollback(
 
     plan = database.read(look)
     if dry_run or not yes:
-        if as_json:
-            _show_json(plan, None)
-            return
-        _show(plan)
+        _show(plan, None, as_json=as_json)
         if dry_run:
             return
         ask(f"Roll {plan.run} back to {plan.point.spoken}?")
@@ -203,11 +195,10 @@ def rollback(
         return await m.runs.get(plan.run), done
 
     run, done = database.write(work)
-    if as_json:
-        _show_json(done, run)
-        return
     if yes:
-        _show(done)
+        _show(done, run, as_json=as_json)
+    if as_json:
+        return
     render.line((run.id, "bold"), f" is now at version {run.version}, with the state of {done.point.spoken}")
     _on(run)
     render.line(("to undo this: ", "dim"), f"maos rollback {run.id} --to {done.undo}")
@@ -240,11 +231,8 @@ def fork(
         return None if dry_run else await m.runs.get(done.run), done
 
     run, done = database.read(work) if dry_run else database.write(work)
-    if as_json:
-        _show_json(done, run)
-        return
-    _show(done)
-    if run is not None:
+    _show(done, run, as_json=as_json)
+    if run is not None and not as_json:
         origin = f"{done.point.run}, {done.point.spoken}"
         render.line((run.id, "bold"), f" starts with the state of {clean(origin)}")
         _on(run)
@@ -284,8 +272,12 @@ STEPS: Listing[PlannedStep] = Listing(
 )
 
 
-def _show(plan: TravelPlan) -> None:
-    """Print what a rollback or a fork does to each task."""
+def _show(plan: TravelPlan, run: Run | None, *, as_json: bool) -> None:
+    """Print what a rollback or a fork does to each task; `run` is the run afterwards, None for a dry run."""
+    if as_json:
+        after = {} if run is None else {"version": run.version, "status": run.status}
+        shared.show({"dry_run": run is None, **shared.of(plan), "undo": plan.undo, **after})
+        return
     STEPS.table(plan.steps)
     if plan.commit:
         render.line((f"merged work: commit {plan.commit[:12]}", "dim"))
@@ -295,12 +287,6 @@ def _show(plan: TravelPlan) -> None:
         render.line(("stopped: ", "dim"), clean(", ".join(plan.stopped)))
     for note in plan.notes:
         render.line((f"note: {clean(note)}", "yellow"))
-
-
-def _show_json(plan: TravelPlan, run: Run | None) -> None:
-    """Print the same as one document; `run` is the run afterwards, None for a dry run."""
-    after = {} if run is None else {"version": run.version, "status": run.status}
-    shared.show({"dry_run": run is None, **shared.of(plan), "undo": plan.undo, **after})
 
 
 async def point(m: Maos, run: Run, text: str | None) -> PointInTime:
@@ -314,7 +300,7 @@ def _when(run: Run, text: str | None) -> When:
     if any(each.name == text for each in run.checkpoints) or _POSITION.fullmatch(text):
         return text
     if _VERSION.fullmatch(text):
-        found = VERSION.convert(text, None, None)
+        found: Version = VERSION.convert(text, None, None)
         if not found.number and not found.from_newest:
             raise InvalidInput(f"{run.id} has no version 0", hint=f"its versions are 1 to {run.version}")
         return -found.number if found.from_newest else found.number

@@ -59,7 +59,7 @@ VERSIONS: Listing[StateVersion] = Listing(
 )
 
 
-@json_command("maos state list", "maos state list --prefix team-a/ --json", name="list")
+@json_command("maos state list", "maos state list --prefix team-a/ --json")
 @click.option("--prefix", default="", help="Only agents whose names begin with this.")
 def list_(database: DatabaseTarget, prefix: str, as_json: bool) -> int:
     """List agents that have a state.

@@ -284,8 +284,13 @@ def snapshot(database: DatabaseTarget, /, agent: str, as_list: bool, as_json: bo
 
     A rollback needs no snapshot: every version is kept. Snapshots remain when the history is compacted.
     """
+
+    async def listed(m: Maos) -> list[SnapshotInfo]:
+        await m.state.get(agent)  # an agent that does not exist is an error, one without snapshots is not
+        return await m.state.snapshots(agent)
+
     if as_list:
-        _show_snapshots(database, agent, as_json)
+        SNAPSHOTS.show(database.read(listed), as_json=as_json, empty=f"no snapshots of {clean(agent)}", agent=agent)
         return
     keep_for, permanent = how.pop("keep_for"), how.pop("permanent")
     expires_us = None if keep_for is None else SystemClock().now_us() + keep_for
@@ -301,14 +306,6 @@ def snapshot(database: DatabaseTarget, /, agent: str, as_list: bool, as_json: bo
     size = f"{whole} in {stored}" if info.bytes_stored else "a name only"
     text = f"{named} of {clean(agent)} at version {info.version}: {info.kind}, {size}"
     render.show(_document(info), "snapshot ", (info.id, "bold"), text, as_json=as_json)
-
-
-def _show_snapshots(database: DatabaseTarget, agent: str, as_json: bool) -> None:
-    async def work(m: Maos) -> list[SnapshotInfo]:
-        await m.state.get(agent)  # an agent that does not exist is an error, one without snapshots is not
-        return await m.state.snapshots(agent)
-
-    SNAPSHOTS.show(database.read(work), as_json=as_json, empty=f"no snapshots of {clean(agent)}", agent=agent)
 
 
 @json_command(

@@ -20,9 +20,8 @@ from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import FAILED, INTERRUPTED, note
 from maos.cli.input import heard
 from maos.cli.render import Column, Listing, clean
-from maos.cli.runs.start import new_run, notify_option, start, summary_option
-from maos.cli.workflow import files, status
-from maos.cli.workflow.changes import on_change_option
+from maos.cli.runs.start import new_run, notify_option, on_change_option, start, summary_option
+from maos.cli.workflow import status
 from maos.clock import to_us
 from maos.errors import InvalidInput, NotFound
 from maos.model.run import Run
@@ -81,7 +80,7 @@ def _value(text: str) -> Any:
     "--interval", "interval_s", type=click.FloatRange(min=0.1),
     help="For time_based, in s.  [default: checkpoint.interval_s]",
 )  # fmt: skip
-@files.variables_option
+@status.variables_option
 @click.option("--auto", is_flag=True, help="Run a plan file without asking.")
 @new_run
 @summary_option
@@ -188,7 +187,7 @@ def resume(database: DatabaseTarget, /, id: str, workflow_id: str, file: str, **
         return _resume_function(database, found, file, on_change or "refuse", **how)
     if file:
         raise InvalidInput(f"{found.id} was made from a file", hint="--from is for functions")
-    return forward("resume", found.id, on_change=on_change, **how)
+    return forward("maos.cli.runs.start:resume", found.id, on_change=on_change, **how)
 
 
 def _resume_function(
@@ -424,7 +423,7 @@ def add(database: DatabaseTarget, /, name: str, cron: str, target: str, zone: st
     SCHEDULES.show(database.write(work, create=True), as_json=as_json)
 
 
-@json_command("maos workflow schedule list", name="list")
+@json_command("maos workflow schedule list")
 def list_schedules(database: DatabaseTarget, as_json: bool) -> None:
     """List schedules and their next run times."""
     SCHEDULES.show(database.read(lambda m: m.workflows.upcoming()), as_json=as_json)
