@@ -567,8 +567,8 @@ def event_types() -> str:
         "",
         "<!-- Written by docs/generate.py from maos.model.events. Change that and run it again. -->",
         "",
-        "The data of an event is a JSON object with these fields; a field with its default value is left out. Types are",
-        "registered when a journal is opened; reading an event of an unknown type or of a newer format raises",
+        "The data of an event is a JSON object with these fields; a field with its default value is left out.",
+        "Types are registered when a journal is opened; reading an event of an unknown type or of a newer format raises",
         "`UnknownFormat`, with its name, and reading a field of another type raises `Corrupt`. All types below have",
         "format 1. Fields that end with `_us` are times: microseconds since 1970, UTC.",
         "",
@@ -587,8 +587,8 @@ def event_types() -> str:
         "## Events of your own",
         "",
         'Any stream and any type, registered with `maos.open(…, types=[maos.EventType("step_done")])`; how to change',
-        "one later is in [add-an-event-type.md](../howto/add-an-event-type.md). The streams on this page, and those whose",
-        "names begin with `journal/`, are reserved for maos; `journal/dictionaries` has compression dictionaries",
+        "one later is in [add-an-event-type.md](../howto/add-an-event-type.md). The streams on this page, and those",
+        "whose names begin with `journal/`, are reserved for maos; `journal/dictionaries` has compression dictionaries",
         "(`dictionary_trained`), not JSON.",
     ]
     return "\n".join(lines).rstrip() + "\n"

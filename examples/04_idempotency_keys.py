@@ -1,7 +1,7 @@
 """Repeating an append safely: the key of a request.
 
-When the reply to an append is lost (a killed process, a dropped connection), it is unknown whether it was written. When
-the append is repeated under the same key, the journal returns the first reply and adds nothing. The same key for another
+When the reply to an append is lost (a killed process, a dropped connection), it is unknown whether it was written.
+When the append is repeated under the same key, the journal returns the first reply and adds nothing. The same key for another
 append is refused.
 
     first:  version 1, repeated False

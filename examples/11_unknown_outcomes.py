@@ -3,7 +3,8 @@
     python examples/11_unknown_outcomes.py
 
 The first engine is closed during a transfer. A transfer must not be made twice, so the step is not idempotent. This one
-has a probe, which reads the bank's statement. The second transfer has none: a person resolves it with `again`. It prints
+has a probe, which reads the bank's statement. The second transfer has none: a person resolves it with `again`. It
+prints
 
     transfer 1: 10 euros
     the bank has a transfer under order-7/1

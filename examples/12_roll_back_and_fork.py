@@ -2,9 +2,9 @@
 
     python examples/12_roll_back_and_fork.py
 
-The agents are shell commands, in git worktrees of their own. The run is rolled back to the version at which its first task
-was done; then the rollback is undone. A fork does one task more, which a join adds to the run; another journal imports the
-run from a file. It prints
+The agents are shell commands, in git worktrees of their own. The run is rolled back to the version at which its first
+task was done; then the rollback is undone. A fork does one task more, which a join adds to the run; another journal
+imports the run from a file. It prints
 
     completed: ['apples.txt', 'pears.txt']
     then: apples done, pears running
