@@ -569,8 +569,8 @@ def event_types() -> str:
         "",
         "The data of an event is a JSON object with these fields; a field with its default value is left out.",
         "Types are registered when a journal is opened; reading an event of an unknown type or of a newer format",
-        "raises `UnknownFormat`, with its name, and reading a field of another type raises `Corrupt`. All types below have",
-        "format 1. Fields that end with `_us` are times: microseconds since 1970, UTC.",
+        "raises `UnknownFormat`, with its name, and reading a field of another type raises `Corrupt`. All types below",
+        "have format 1. Fields that end with `_us` are times: microseconds since 1970, UTC.",
         "",
     ]
     for title, name in EVENT_PAGES:
