@@ -155,8 +155,8 @@ class Attempts(AttemptReader):
         old = attempt_spec.order_of(before)
         if any(REDACTED in each for each in old.argv):
             raise InvalidInput(
-                f"the command of {agent!r} held a secret, which was not written down, so it cannot be run again",
-                hint="start it anew, with the secret in a variable: `maos agent run --env NAME …`",
+                f"the command of {agent!r} contained a secret, which was not recorded, so it cannot be run again",
+                hint="start a new agent, with the secret in a variable: `maos agent run --env NAME …`",
             )
         program = self._dialect(before.kind).find(self._environment, old.argv)
         order, planned = await self._next(before, old, task, options)
@@ -314,7 +314,7 @@ class Attempts(AttemptReader):
         missing = [name for name in names if name not in self._environment]
         if missing:
             raise InvalidInput(
-                f"the variable {missing[0]} is to be passed on, and is not set", hint=f"export {missing[0]}=…"
+                f"the variable {missing[0]} should be passed on, and is not set", hint=f"export {missing[0]}=…"
             )
         return {name: self._environment[name] for name in names}
 

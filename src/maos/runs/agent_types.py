@@ -36,7 +36,7 @@ class AgentType(msgspec.Struct, kw_only=True, omit_defaults=True):
     kind: str = ""
     model: str = ""
     tools: list[str] = []
-    """What it may use unasked."""
+    """What it may use without asking."""
     permission: str = ""
     time_limit_s: float = 0.0
     budget_usd: float = 0.0

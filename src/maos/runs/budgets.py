@@ -17,8 +17,8 @@ LEFT_USD_MIN = 0.01
 """A budget that is used up is not the same as none, which is what 0 means to agents."""
 
 WARNING = (
-    "{percent} % of what {whose} may take is used up ({limits}). Come to an end now: finish what you have "
-    "begun, leave the files in good order, and say what is done and what is left."
+    "{percent} % of the budget of {whose} is used ({limits}). Finish now: complete what you have started, "
+    "leave the files in good order, and report what is done and what is left."
 )
 
 
@@ -53,7 +53,7 @@ class Budget(NamedTuple):
 
     def time_is_up(self) -> str:
         """What is said when the time is over."""
-        return f"the time of {self.time_s:g} s is over"
+        return f"the time limit of {self.time_s:g} s is reached"
 
     def left_usd(self, spent_usd: float) -> float:
         """The money that is left; 0 when there is no limit."""

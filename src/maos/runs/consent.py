@@ -25,7 +25,7 @@ from maos.travel.relocation import merged_work
 from maos.workspaces import Workspace
 
 REVIEWS = "ask"
-"""What an agent that reviews may do unasked: nothing."""
+"""What an agent that reviews may do without asking: nothing."""
 
 
 class Act(NamedTuple):
@@ -40,7 +40,7 @@ class Act(NamedTuple):
     """What an agent would be told."""
     permission: str
     tools: tuple[str, ...]
-    """What it may do unasked."""
+    """What it may do without asking."""
 
 
 def of_run(run: Run, newest: Mapping[str, Attempt], commands: Iterable[EventBase]) -> list[Act]:

@@ -62,16 +62,16 @@ CHOICES = {
     MERGE_AGAIN: "merge again, after you have changed something",
     OWN: "take these files as this task left them; what the others changed in them is dropped",
     OTHERS: "keep these files as the others left them; what this task changed in them is dropped",
-    BY_TASK_AGENT: "let the task's agent bring both together",
+    BY_TASK_AGENT: "let the task's agent merge both sides",
     GIVE_UP: "the task fails; resuming the run asks again",
 }
 FILES_SHOWN_MAX = 20
-CONFLICT_TASK = """The work of a task could not be merged with that of others: both changed the same places. \
+CONFLICT_TASK = """The work of a task could not be merged with that of others: both changed the same lines. \
 The files in this folder have both sides now, with conflict markers (<<<<<<<, =======, >>>>>>>) where they differ:
 
 {files}
 
-Bring both sides together in these files, so that what each of them wanted still works, and remove all markers. Change \
+Merge both sides in these files, so that what each of them does still works, and remove all markers. Change \
 nothing else, and do not commit. The task was:
 
 {task}"""
@@ -308,7 +308,7 @@ class CommandHandler:
         by, count = wanted.asked_by, len(wanted.tasks)
         try:
             if self._asked + count > TASKS_REQUESTED_MAX:
-                raise InvalidInput(f"agents have asked for {self._asked} tasks", hint="no more are taken in this run")
+                raise InvalidInput(f"agents have asked for {self._asked} tasks", hint="this run accepts no more")
             plan.from_data({"tasks": [*(each.plan for each in run.tasks.values()), *wanted.tasks]})
         except InvalidInput as error:
             told = self._tell(run, SENDER, by, f"Your task was refused: {error}", "error")

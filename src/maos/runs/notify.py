@@ -73,7 +73,7 @@ def send(address: Address, title: str, body: str) -> str:
         if target.notify(title=title, body=body):
             return ""
         text = " ".join(said.getvalue().split())
-    return without_address(re.sub(r"^[\d:,.\- ]*\w* - ", "", text), address.url) or "it was not taken"
+    return without_address(re.sub(r"^[\d:,.\- ]*\w* - ", "", text), address.url) or "it was refused"
 
 
 class Tested(NamedTuple):
@@ -86,7 +86,7 @@ class Tested(NamedTuple):
 
 def test(address: Address) -> Tested:
     """Send a test to an address. Waits for the network."""
-    why = send(address, "maos: a test", "If you can read this, maos can tell you when a run needs you.")
+    why = send(address, "maos: a test", "maos can send you notifications at this address.")
     return Tested(address.name, not why, why or None)
 
 
@@ -238,7 +238,7 @@ class Notifier:
                 await self._record(NoticeSent(id=notice.id, address=address.name, at_us=now_us))
                 return
             await self._record(NoticeFailed(id=notice.id, address=address.name, why=why, at_us=now_us))
-            self._tell(f"address {address.name} was not told that {notice.title}: {why}")
+            self._tell(f"not sent to address {address.name}: {notice.title} ({why})")
 
     async def _tried(self, notice: NoticePlanned, address: Address) -> str:
         """Send a notice, with some tries; what went wrong with the last one, or nothing."""
@@ -248,7 +248,7 @@ class Notifier:
             crash_point("notify:after send")
             if not why or pause_s is None or self._closing.is_set():
                 break
-            self._tell(f"address {address.name} could not be told that {notice.title} ({why}); it is tried again")
+            self._tell(f"not sent to address {address.name}: {notice.title} ({why}); retrying")
             try:
                 async with asyncio.timeout(pause_s):
                     await self._closing.wait()

@@ -43,8 +43,8 @@ Look at the folder as far as you need to. Then answer with one JSON object in a 
 {schema}
 
 Each task is done by one agent on its own. It sees the files of the tasks it needs, and their results, but not this \
-conversation: `task` must tell it everything. Tasks that need nothing of each other run at the same time, so they must \
-not change the same files. Use as few tasks as the work has parts, at most {tasks_max}.
+conversation: `task` must contain everything. Tasks that do not need each other run at the same time, so they must \
+not change the same files. Use as few tasks as possible, one for each independent part of the work, at most {tasks_max}.
 
 `agent` is one of these types:
 
@@ -56,11 +56,11 @@ Your plan cannot be used:
 
 {problems}
 
-Answer with the whole plan again, corrected, as one JSON object in a ```json block. Nothing else is asked of you.
+Answer with the whole plan again, corrected, as one JSON object in a ```json block. Do nothing else.
 """
 
 REVISE = """\
-The person who asked wants the plan otherwise:
+The person wants this change of the plan:
 
 {change}
 

@@ -297,7 +297,7 @@ class AgentWorker:
         left = await asyncio.to_thread(decisions.files_with_markers, workspace.tree, task.conflict)
         if done.failure or left or saved is None:
             await workspaces.restore(workspace, outcome.commit)
-            why = f"the agent that was to resolve it did not: {done.message or 'conflict markers are left'}"
+            why = f"the agent did not resolve the conflict: {done.message or 'conflict markers are left'}"
             return spent._replace(failure="merge_conflict", message=why, files=tuple(left or task.conflict))
         return await self._merge(run, task, spent._replace(commit=saved.commit))
 

@@ -165,7 +165,7 @@ class Codex(Dialect):
         flags = ["--json", "--skip-git-repo-check", "--"]
         if order.resume:
             if not THREAD_ID.fullmatch(order.session):
-                raise InvalidInput(f"{order.session!r} is not a session of Codex", hint="start the agent anew")
+                raise InvalidInput(f"{order.session!r} is not a session of Codex", hint="start a new agent")
             argv = [str(program.path), "exec", "resume", *flags, order.session, "-"]
         else:
             argv = [str(program.path), "exec", *flags, "-"]
@@ -193,7 +193,7 @@ class Codex(Dialect):
         """Where a rollout belongs: a folder for the day that its name tells."""
         found = _ROLLOUT.fullmatch(name)
         if found is None:
-            raise InvalidInput(f"{name!r} is not the name of a transcript of Codex", hint="start the agent anew")
+            raise InvalidInput(f"{name!r} is not the name of a transcript of Codex", hint="start a new agent")
         return _home(order).joinpath("sessions", *found.groups(), name)
 
 
@@ -224,7 +224,7 @@ def _version(path: Path, environment: Mapping[str, str]) -> str:
     scrubbed = {"PATH": environment.get("PATH") or environments.PATH_DEFAULT, "CODEX_HOME": os.devnull}
     asked = environments.version_told(path, scrubbed)
     if asked is None:
-        raise AgentMissing(f"{path} could not be asked for its version", hint=INSTALL)
+        raise AgentMissing(f"{path} did not report its version", hint=INSTALL)
     return asked
 
 

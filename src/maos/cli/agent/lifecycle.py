@@ -39,7 +39,7 @@ limit_options = options(
 )  # fmt: skip
 env_option = click.option(
     "--env", "pass_variables", multiple=True, metavar="NAME",
-    help="An environment variable that it may see. Can be repeated; others it does not see.",
+    help="A variable of your environment that is passed to it. Can be repeated; it gets no others.",
 )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ class RunCommand(LazyCommand):
 )  # fmt: skip
 @limit_options
 @click.option(
-    "--allow", "tools_allowed", multiple=True, metavar="TOOL", help="A tool it may use unasked. Can be repeated."
+    "--allow", "tools_allowed", multiple=True, metavar="TOOL", help="A tool it may use without asking. Can be repeated."
 )
 @click.option(
     "--permission", type=click.Choice(commands.PERMISSIONS), default=commands.PERMISSIONS[0], show_default=True,
@@ -253,7 +253,7 @@ def send(database: DatabaseTarget, agent: str, text: str, as_json: bool) -> None
 @json_command("maos agent answer fixer yes", "maos agent answer fixer toolu_01 no --why 'Use git mv instead'")
 @agent_argument
 @click.argument("what", metavar="[REQUEST] yes|no", nargs=-1, required=True)
-@click.option("--why", default="", help="A reason that the agent is told.")
+@click.option("--why", default="", help="A reason, which is sent to the agent.")
 def answer(database: DatabaseTarget, agent: str, what: tuple[str, ...], why: str, as_json: bool) -> None:
     """Answer an agent that asks for permission to use a tool.
 

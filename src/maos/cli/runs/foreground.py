@@ -242,7 +242,7 @@ def _show_next(each: Next, width: int) -> None:
     for tool in each.unknown:
         render.line((f"    unknown whether it took effect: {words.tool(tool.name, tool.input)}", "yellow"))
     if each.what == "resumed" and each.words:
-        render.line(("    and will be told:", "dim"))
+        render.line(("    its prompt:", "dim"))
         for line in each.words.splitlines():
             render.line(("    │ ", "dim"), clean(line))
 
