@@ -48,7 +48,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Groups": {
         "agent": ("maos.cli.agent:agent", "Run agents that keep running after maos exits."),
         "workflow": ("maos.cli.workflow:workflow", "Run workflows that survive a crash."),
-        "state": ("maos.cli.state:state", "Look at the state of agents, change it, and travel in its history."),
+        "state": ("maos.cli.state:state", "Show, change and roll back the state of agents."),
         "message": ("maos.cli.messages:messages", "Read and send messages of agents."),
         "admin": ("maos.cli.program:admin", "Check, back up, move, clean up and configure."),
     },

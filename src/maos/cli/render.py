@@ -389,7 +389,7 @@ def event(event: StateEvent, *, full: bool = False) -> None:
     if event.critical:
         facts.append("critical")
     if event.spans > 1:
-        facts.append(f"stands for {event.spans} versions")
+        facts.append(f"covers {event.spans} versions")
     line((clean(event.id), "bold"), "  ", ("  ".join(facts), "dim"))
     room = None if full else room_for_value(18)
     for name, value in (

@@ -119,7 +119,7 @@ class BundleWriter:
     def end(self) -> str:
         """The end; the checksum that identifies the bundle."""
         if expands(self._journal, self._journal_stored):
-            what = "the events of the run are so much alike that the bundle would look like a trap"
+            what = "the events of the run compress so well that an import would refuse the bundle"
             raise InvalidInput(what, hint="`maos admin copy` copies the whole journal")
         whole = self._digest.digest()
         self._write(_PART.pack(END, self._parts, self.bytes + _PART.size, whole))
@@ -205,7 +205,7 @@ class BundleReader:
                 raise self._damaged("it has parts that no bundle has")
             is_too_large = max(stored, size) > _CONTENT_MAX[kind] or journal > JOURNAL_BYTES_MAX
             if is_too_large or (kind == MANIFEST and expands(size, stored)):
-                raise self._damaged("it says that it is larger than a bundle can be")
+                raise self._damaged("it declares more bytes than a bundle can have")
             part = Part(kind, at, stored, size, digest)
             found = hashlib.sha256()
             for piece in self._pieces(stored):
@@ -349,7 +349,7 @@ def read(reader: BundleReader, name: str, codec: Codec) -> Contents:
     kinds = [part.kind for part in reader.parts]
     journal = kinds.count(JOURNAL)
     if kinds not in ([MANIFEST, *[JOURNAL] * journal], [MANIFEST, *[JOURNAL] * journal, GIT]):
-        raise damaged(name, "its parts are not those of a bundle, in their order")
+        raise damaged(name, "its parts are not in the order of a bundle")
     try:
         raw: dict[str, Any] = msgspec.json.decode(reader.content(reader.parts[0]), type=dict[str, Any])
         lines: Iterable[EventLine] = _lines(reader, name)
@@ -370,11 +370,11 @@ def read(reader: BundleReader, name: str, codec: Codec) -> Contents:
             times_us.append(line.time_us)
             streams[stream].append(_record(codec, line, stream, len(streams[stream]) + 1))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise damaged(name, f"it does not say what it should: {error}") from error
+        raise damaged(name, f"its content is invalid: {error}") from error
     if not order:
         raise damaged(name, "it has no events")
     if [each.events for each in manifest.streams] != [len(events) for events in streams.values()]:
-        raise damaged(name, "it has not the events that it names")
+        raise damaged(name, "its events do not match its manifest")
     git = reader.parts[-1] if kinds[-1] == GIT else None
     return Contents(manifest, streams, order, times_us, git)
 

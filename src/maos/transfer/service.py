@@ -152,7 +152,7 @@ def _writable(target: Path | str | BinaryIO) -> Iterator[BinaryIO]:
     if path.exists() or path.is_symlink():
         raise InvalidInput(f"{path} exists already", hint="name a file that does not exist, or move that one away")
     if not path.parent.is_dir():
-        raise InvalidInput(f"there is no folder {path.parent}", hint="make it first")
+        raise InvalidInput(f"there is no folder {path.parent}", hint="create it first")
     with whole_file(path) as partial, partial.open("wb") as out:
         yield out
 

@@ -143,7 +143,7 @@ class RunJoins:
             if id not in known:
                 asked = QuestionAsked(
                     id=id,
-                    question=f"Joining {union.other} to {union.run}: {_told(each)} Which one counts?",
+                    question=f"Joining {union.other} to {union.run}: {_told(each)} Which one should be used?",
                     choices=[OURS, THEIRS],
                     context=f"{OURS} ({union.run}): {each.ours}\n{THEIRS} ({union.other}): {each.theirs}",
                     asked_by=[],

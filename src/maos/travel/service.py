@@ -358,7 +358,7 @@ class TimeTravel(RunJoins):
         if then.options.get("in_place"):
             notes.append(f"its agents work in {then.folder} itself: files stay as they are")
         if any(not self._attempts.takes_words(kind) for kind in kinds):
-            notes.append("commands that had begun are run again, in the files of then")
+            notes.append("commands that had started are run again, on the files of then")
         return TravelPlan(
             id,
             point,
@@ -385,8 +385,8 @@ def _check_files(then: Run, *, without_files: bool) -> None:
     """Refuse to go back without the files, unless that is what is wanted."""
     if then.options.get("in_place") and not without_files:
         raise InvalidInput(
-            f"the agents of {then.id} work in {then.folder} itself, so its files cannot go back",
-            hint="--without-files goes back with everything else",
+            f"the agents of {then.id} work in {then.folder} itself, so its files cannot be rolled back",
+            hint="--without-files rolls back everything else",
         )
 
 

@@ -254,8 +254,8 @@ def _show_moved(moved: Moved, *, as_json: bool, dry_run: bool) -> None:
         return
     if moved.changed:
         verb = "would work" if dry_run else "works"
-        where = f"{clean(moved.folder)}, and no more in {clean(moved.before)}"
+        where = f"{clean(moved.folder)}, instead of {clean(moved.before)}"
         render.line((clean(moved.run), "bold"), f" {verb} in {where}")
     for name in moved.anew:
-        verb = "would be made" if dry_run else "is made"
-        render.line((f"the worktree {clean(name)} {verb} anew, with what was last saved", "dim"))
+        verb = "would be created" if dry_run else "is created"
+        render.line((f"the worktree {clean(name)} {verb} again, from its last checkpoint", "dim"))

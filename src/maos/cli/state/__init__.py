@@ -34,7 +34,7 @@ from maos.cli.commands import LazyGroup
     ],
 )
 def state() -> None:
-    """Look at the state of agents, change it, and travel in its history.
+    """Show, change and roll back the state of agents.
 
     A VERSION is a number, `newest`, or counted from there: -1 is the one before the newest.
     """

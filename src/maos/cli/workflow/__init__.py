@@ -26,7 +26,7 @@ _SHOW = ("maos.cli.workflow.status:show", "Show a workflow run: its steps, their
         "cancel": ("maos.cli.workflow.runs:cancel", "Cancel a workflow run after its current steps finish."),
         "schedule": ("maos.cli.workflow:schedule", "Schedule workflows (cron); `maos workflow serve` starts them."),
         "serve": ("maos.cli.workflow.runs:serve", "Run due schedules, and resume interrupted workflow runs."),
-        "state": ("maos.cli.workflow:state", "Look at what is kept of workflow runs, and remove what is old."),
+        "state": ("maos.cli.workflow:state", "Show stored workflow runs, and clean up old ones."),
     },
     aliases={"settle": "maos.cli.workflow.runs:resolve"},
     examples=[
@@ -69,4 +69,4 @@ def schedule() -> None:
     examples=["maos workflow state list", "maos workflow state cleanup --retention-days 30 --dry-run"],
 )
 def state() -> None:
-    """Look at what is kept of workflow runs, and remove what is old."""
+    """Show stored workflow runs, and clean up old ones."""
