@@ -18,7 +18,7 @@ from maos.store.contract import GENESIS, Recorded
 
 
 class Damage(NamedTuple):
-    """Something that is not as it was written, and what can still be had."""
+    """Something that is not as it was written, and what can be recovered."""
 
     stream: str
     version: int

@@ -43,7 +43,7 @@ class AgentOutput(NamedTuple):
 
 
 class MessageUpdate(NamedTuple):
-    """An agent or a person told others something."""
+    """An agent or a person sent a message."""
 
     message: Message
 

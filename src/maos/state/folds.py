@@ -359,7 +359,7 @@ class Cache:
             self._evictions += 1
 
     async def warm(self, agents: Iterable[str]) -> None:
-        """Load states before they are asked for.
+        """Load states before they are read.
 
         Example::
 
@@ -369,7 +369,7 @@ class Cache:
             await self._warm(agent)
 
     def statistics(self) -> CacheStatistics:
-        """How the cache has been doing since it was opened.
+        """Hits and misses of the cache since it was opened.
 
         Example::
 

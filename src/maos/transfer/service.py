@@ -71,7 +71,7 @@ class Transfer:
         self._made_by = made_by
 
     async def export(self, id: str, target: Path | str | BinaryIO, *, files: bool = True) -> Exported:
-        """Write a run or a workflow to one file, or to something that takes bytes: its events, conversations and
+        """Export a run or a workflow run to one file, or to a binary file object: its events, conversations and
         messages, and the commits of its files unless `files` is off.
 
         Example::

@@ -83,8 +83,9 @@ class RunJoins:
         self._attempts = attempts
 
     async def join(self, id: str, other: str, *, policy: str = "", dry_run: bool = False) -> JoinPlan:
-        """Bring what another run of the same origin has done into a run. Where both changed the same, `policy` (ours,
-        theirs or newest) decides; what it leaves `open` is asked of a person, and nothing is joined before that.
+        """Merge what another run of the same origin has done into a run. Where both changed the same thing, `policy`
+        (ours, theirs or newest) decides. Conflicts that it does not decide become questions (`open`), and nothing is
+        joined.
 
         Example::
 

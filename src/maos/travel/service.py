@@ -179,7 +179,7 @@ class TimeTravel(RunJoins):
     async def rollback(
         self, id: str, to: When = None, *, without_files: bool = False, dry_run: bool = False
     ) -> TravelPlan:
-        """Make a run what it was at a point in time, by default its newest checkpoint: tasks, questions, conversations,
+        """Roll a run back to a point in time, by default its newest checkpoint: tasks, questions, conversations,
         inboxes and files. No engine may be executing it. With `dry_run` nothing is changed.
 
         Example::
@@ -221,7 +221,7 @@ class TimeTravel(RunJoins):
     async def fork(
         self, id: str, at: When = None, *, into: str = "", without_files: bool = False, dry_run: bool = False
     ) -> TravelPlan:
-        """Create a second run that begins at a point in time of another one, by default now; the first is not touched,
+        """Create a second run that starts at a point in time of another one, by default now; the first is not changed,
         and may be running. `into` is its id: with the same id it is created once.
 
         Example::

@@ -59,7 +59,7 @@ class Dialogue(Observer):
         self._as_json = as_json
 
     async def agree(self, run: Run, acts: Sequence[Act]) -> bool:
-        """Whether a person agrees to what a run from elsewhere would start here."""
+        """Whether a person agrees to what an imported run would start here."""
         if not self._as_json:
             show_acts(run, acts)
         if not self._trust and not self._as_json and sys.stdin is not None and sys.stdin.isatty():

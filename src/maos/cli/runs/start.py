@@ -49,7 +49,7 @@ run_limits = options(
 new_run = options(
     click.option("--concurrency", type=click.IntRange(min=1, max=1000), default=CONCURRENCY, show_default=True,
                  metavar="N", help="How many agents work at once."),
-    click.option("--kind", default="claude", show_default=True, help="Their kind, unless the plan names another."),
+    click.option("--kind", default="claude", show_default=True, help="The kind of agents, unless the plan names one."),
     click.option("--model", default="", help="The model they use, unless the plan names another."),
     click.option("--permission", type=click.Choice(PERMISSIONS), default="edits", show_default=True,
                  help="What agents may do without asking, unless their type says otherwise: nothing, or edit files."),
