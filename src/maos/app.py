@@ -188,7 +188,7 @@ class Maos:
         return Messages(self.bus)
 
     async def notices(self) -> list[NoticeInfo]:
-        """What people were told elsewhere about runs, and what came of it, the oldest first.
+        """Notifications about runs, and their outcomes, the oldest first.
 
         Example::
 

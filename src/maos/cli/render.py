@@ -127,7 +127,7 @@ def styled(text: str, style: str, stream: TextIO) -> str:
 
 @cache
 def console() -> Console:
-    """Rich, told to take text as text."""
+    """Rich, without markup in texts."""
     from rich.console import Console
 
     return Console(markup=False, highlight=False, emoji=False)

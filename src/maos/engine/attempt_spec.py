@@ -80,7 +80,7 @@ def plan(
 ) -> AttemptPlanned:
     """The event that begins an attempt, without its owner, the folder of its holder and the time.
 
-    `task` is what the person asked for, `order.task` what the agent is told now, with the messages `told`.
+    `task` is the request of the person, `order.task` the prompt of the agent now, with the messages `told`.
     """
 
     def clean(text: str) -> str:

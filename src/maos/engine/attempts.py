@@ -79,7 +79,7 @@ class Attempts(AttemptReader):
         return self._dialect(kind).find(self._environment, argv)
 
     def takes_words(self, kind: str) -> bool:
-        """Whether an agent of a kind can be told something, as a model can; a command cannot."""
+        """Whether agents of a kind accept text, as a model does; a command does not."""
         return self._dialect(kind).capabilities.prose
 
     # --- running ---------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ class Attempts(AttemptReader):
     # --- asking ----------------------------------------------------------------------------------------------
 
     async def words_on_resume(self, agent: str) -> str:
-        """What an agent would be told if it was resumed now, as far as is recorded; nothing is changed."""
+        """The prompt that an agent would get if it was resumed now, as far as is recorded; nothing is changed."""
         before = await self.get(agent)
         dialect = self._dialect(before.kind)
         order = attempt_spec.order_of(before)

@@ -1,4 +1,4 @@
-"""Types of agents, such as developer or reviewer: how an agent of that type is told to work, and what it may do.
+"""Types of agents, such as developer or reviewer: the instructions of an agent of that type, and what it may do.
 
 A type is a Markdown file: what stands between two lines of `---` at its top are settings, the rest is what the agent
 is told. maos has a few; those in the user's folder come before them, and those of the project before both. What a type

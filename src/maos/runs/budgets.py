@@ -52,7 +52,7 @@ class Budget(NamedTuple):
         return ""
 
     def time_is_up(self) -> str:
-        """What is said when the time is over."""
+        """The reason when the time limit is reached."""
         return f"the time limit of {self.time_s:g} s is reached"
 
     def left_usd(self, spent_usd: float) -> float:
@@ -60,7 +60,7 @@ class Budget(NamedTuple):
         return max(LEFT_USD_MIN, self.cost_usd - spent_usd) if self.cost_usd else 0.0
 
     def warning(self, whose: str) -> str:
-        """What the agents are told before a limit."""
+        """The warning to agents before a limit."""
         parts = [f"${self.cost_usd:.2f}"] if self.cost_usd else []
         parts += [f"{self.tokens} tokens"] if self.tokens else []
         parts += [f"{self.time_s:g} s"] if self.time_s else []
@@ -79,7 +79,7 @@ class Meter:
     def __init__(self, budget: Budget, whose: str) -> None:
         self.budget = budget
         self.warning = budget.warning(whose)
-        """What is said when most of it is used up."""
+        """The warning when most of it is used."""
         self._began_s = time.monotonic()
         self._nearly = asyncio.Event()
         self.spent = asyncio.Event()

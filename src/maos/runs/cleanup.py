@@ -310,7 +310,7 @@ class Upkeep:
         return self._settings.values.orchestrate.concurrency if self._fixed is None else self._fixed
 
     async def beside(self, work: Awaitable[T]) -> T:
-        """Await work, and meanwhile apply changed settings and clean up. What fails of that is only told."""
+        """Await work, and meanwhile apply changed settings and clean up. A failure of that is only reported."""
         keeping = asyncio.create_task(self._keep())
         try:
             return await work

@@ -37,7 +37,7 @@ class Act(NamedTuple):
     kind: str
     command: tuple[str, ...]
     words: str
-    """What an agent would be told."""
+    """The prompt of an agent."""
     permission: str
     tools: tuple[str, ...]
     """What it may do without asking."""

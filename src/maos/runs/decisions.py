@@ -1,8 +1,8 @@
 """Decides what follows for a run: from the outcome of an attempt or of a check, and from a command in its inbox.
 
 A merge conflict loses nothing: the task's work is a commit of its own, the work of the others is not touched, and tasks
-that do not need this one continue while a person decides. What others are told about a command is sent over the bus in
-the same append, so that it is in the history like everything else that is said, and one is not there without the other.
+that do not need this one continue while a person decides. Messages that follow from a command are sent over the bus in
+the same append, so that they are in the history exactly when the command was applied.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Outcome(NamedTuple):
     message: str = ""
     reset_us: int = 0
     at_us: int = 0
-    """When it came out; 0 for now. An engine that was away hears of it later."""
+    """When the outcome was known; 0 for now. An engine that was detached reads it later."""
     cost_usd: float = 0.0
     tokens: int = 0
     commit: str = ""
@@ -304,7 +304,7 @@ class CommandHandler:
         return Decision([answered], [each for appends in told for each in appends])
 
     def _add_tasks(self, run: Run, wanted: TasksRequested, version: int, now_us: int) -> Decision:
-        """Tasks that an agent has asked for; one that makes no sense is refused, and the agent told why."""
+        """Tasks that an agent has requested; an invalid one is refused, with a message to the agent."""
         by, count = wanted.asked_by, len(wanted.tasks)
         try:
             if self._asked + count > TASKS_REQUESTED_MAX:

@@ -1,7 +1,8 @@
 """Tells a person elsewhere that a run needs them, or has ended: by apprise, at addresses that they gave.
 
-Nothing here makes a run wait. What is to be told is recorded, sent by a thread, and recorded again. If the engine dies
-in between, it is unknown whether it was sent: the engine that resumes the run records that, and does not send it again.
+Nothing here makes a run wait. A notification is recorded, sent by a thread, and its outcome is recorded. If the engine
+dies in between, it is unknown whether it was sent: the engine that resumes the run records that, and does not send it
+again.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def without_address(text: str, url: str) -> str:
 
 
 async def load(journal: Journal, run: str) -> RunNotices:
-    """Everything that was told about a run."""
+    """All notifications of a run."""
     found = RunNotices()
     async for record in journal.read(stream(run)):
         found.apply(record.event)
@@ -144,7 +145,7 @@ class Notifier:
                 self._wanted(attempt, asked)
 
     async def readdress(self, to: Sequence[Address]) -> None:
-        """Tell these from now on; those that are told no more still get what was to be told them."""
+        """Use these addresses from now on; notifications that are planned for others are still sent."""
         known = {each.url: each for each in self.to}
         for each in to:
             if each.url not in known:

@@ -1,7 +1,7 @@
 """Asks an agent for a plan: what it answers is checked like any other plan, and the agent may correct it once.
 
-The answer comes from a model, and a repository may have told that model what to say. So it can only say which tasks
-there are, what each agent is told and which type does it: no commands, no tools and no limits. Those are a person's.
+The answer comes from a model, and a repository may have told that model what to say. So a plan can only name
+tasks, their texts and types of agents: no commands, no tools and no limits, which only a person can set.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ async def _answered(running: LiveAttempt) -> Attempt:
 
 
 def prompt(request: str, types: Mapping[str, AgentType]) -> str:
-    """What the planner is told."""
+    """The prompt of the planner."""
     schema = json.dumps(msgspec.json.schema(Planned), indent=1)
     known = "\n".join(f"- {each.name}: {each.description}" for each in types.values())
     return PROMPT.format(request=request, schema=schema, types=known, tasks_max=TASKS_MAX)

@@ -243,7 +243,7 @@ class Runs(RunOperations):
 
         In this order, and nothing of it without the one before: the run is moved to `folder`, a person agrees to what
         came with a file, a changed plan file is handled as `on_change` says (keep, replay or refuse), tasks are
-        added, and the run is claimed with `options` in the place of those of the same names. `now` does not wait for
+        added, and the run is claimed with `options`, which replace those of the same names. `now` does not wait for
         the end of a rate limit.
 
         Example::
@@ -389,7 +389,7 @@ class Runs(RunOperations):
         """Execute what is left of a run, until it has ended or is paused. Held while another engine executes it.
 
         A run that `start` or `resume` claimed is executed under that lease; any other is claimed first, and keeps
-        `options` in the place of those of the same names. Meanwhile the run is saved at intervals, notifications are
+        `options`, which replace those of the same names. Meanwhile the run is saved at intervals, notifications are
         sent to the addresses in `notify` and those of the settings, and settings that change are applied. Cancelled,
         this engine detaches: the agents keep running, and any engine can resume the run.
 

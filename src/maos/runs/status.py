@@ -111,7 +111,7 @@ class Next(NamedTuple):
 
 
 class NoticeInfo(NamedTuple):
-    """Something that people were told about a run."""
+    """A notification about a run."""
 
     run: str
     id: str

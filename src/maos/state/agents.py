@@ -105,7 +105,7 @@ class AgentStates(StateSnapshots):
     ) -> Update:
         """Change some fields; what is not named stays. Nested dictionaries merge.
 
-        With `expected`, Conflict unless the agent is at that version. Without it, the changes are computed anew
+        With `expected`, Conflict unless the agent is at that version. Without it, the changes are computed again
         when another writer was first. Nothing is written when nothing would change.
 
         Example::

@@ -71,7 +71,7 @@ class Tally:
         """Lists whose old items were altered: their segments are no longer true."""
 
     def distrust(self) -> None:
-        """Have the next fold write all segments anew."""
+        """Have the next fold write all segments again."""
         self.changed_inside.update(self.segments)
 
     def saw(self, ops: list[Op]) -> None:
@@ -168,7 +168,7 @@ def _gone(
 
 
 def renewed(state: State, tally: Tally, stream: str) -> list[Document]:
-    """Folds of this state in the place of older ones, which compaction may have cut off from the events after them."""
+    """Folds of this state, which replace older ones: compaction may have cut those off from the events after them."""
     tally.distrust()
     try:
         return _fold_documents(state, tally, stream)
@@ -192,7 +192,7 @@ async def load(store: Store, stream: str, agent: str, notes: list[str]) -> KeptF
             size += added
         return KeptFold(_state(agent, content), segments, size)
     except _UNUSABLE as error:
-        notes.append(f"the saved fold of {stream} could not be used and was computed anew: {error}")
+        notes.append(f"the saved fold of {stream} could not be used and was computed again: {error}")
         return None
 
 
@@ -205,7 +205,7 @@ async def load_head(store: Store, stream: str, agent: str, notes: list[str]) -> 
         content = _unpack(document)
         return _state(agent, content), dict(content["lists"])
     except _UNUSABLE as error:
-        notes.append(f"the saved head of {stream} could not be used and was computed anew: {error}")
+        notes.append(f"the saved head of {stream} could not be used and was computed again: {error}")
         return None
 
 

@@ -234,13 +234,13 @@ def expands(size: int, stored: int) -> bool:
 
 
 def too_large(run: str) -> InvalidInput:
-    """What is said of a run whose events do not fit into a bundle."""
+    """The error for a run whose events do not fit into a bundle."""
     hint = f"at most {JOURNAL_BYTES_MAX >> 20} MB; `maos admin copy` copies the whole journal"
     return InvalidInput(f"{run} has more events than a bundle can hold", hint=hint)
 
 
 def damaged(name: str, why: str) -> Corrupt:
-    """What is said of a bundle that cannot be read."""
+    """The error for a bundle that cannot be read."""
     return Corrupt(f"{name} cannot be imported: {why}", hint="nothing was imported; have it exported and sent again")
 
 
@@ -393,7 +393,7 @@ def _lines(reader: BundleReader, name: str) -> Iterator[EventLine]:
 
 
 def _record(codec: Codec, line: EventLine, stream: str, version: int) -> Record:
-    """An event in the format of this maos; whatever is wrong is said of the event by its name."""
+    """An event in the format of this maos; errors name the event."""
     body = bytes(line.data)
     if not body.startswith(b"{"):  # what is no JSON object may be a compressed one, and is not looked at
         raise Corrupt(f"{stream}@{version} is not an object", hint="nothing was imported")

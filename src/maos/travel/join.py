@@ -65,7 +65,7 @@ class JoinPlan(NamedTuple):
     commit: str = ""
     """The merged files, once they are."""
     asked: Sequence[Open] = ()
-    """What a person is asked, in the place of joining."""
+    """Questions to a person, instead of the join."""
 
     @property
     def undo(self) -> str:

@@ -119,7 +119,7 @@ class TimeTravel(RunJoins):
         self._states = AgentStates(journal, clock)
 
     async def point(self, id: str, when: When = None) -> PointInTime:
-        """Which point in time is meant: its version, position and time; now, if nothing is said.
+        """Resolve a point in time: its version, position and time; by default now.
 
         Example::
 

@@ -1,7 +1,7 @@
 """Codex (`codex exec --json`): one turn for each process, resumed by the id of its thread.
 
 Codex chooses that id itself, so it is known from its first line on and not before the start. All it needs lives in a
-folder of its own below the agent's home: settings that we write anew for every attempt, its databases, and the
+folder of its own below the agent's home: settings that the dialect writes for every attempt, its databases, and the
 `rollout` files that are its transcripts. The prompt goes to its standard input, where no length and no leading dash
 can do harm (A14).
 

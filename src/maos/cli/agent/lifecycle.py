@@ -152,8 +152,8 @@ def resume(
 ) -> int:
     """Resume a stopped or failed agent and follow its output.
 
-    It resumes its own session if its program can, and is told what happened and what is unknown; MORE is added to that.
-    A command is run again. A detached agent, which still works, is attached to as by `maos agent attach`.
+    It resumes its own session if its program can. Its prompt says what happened and what is unknown; MORE is added to
+    that. A command is run again. A detached agent, which still works, is attached to as by `maos agent attach`.
     """
     task = _from_stdin(more)
 

@@ -205,7 +205,7 @@ def introduce(view: LiveView, run: Run) -> None:
 
 
 async def preview(m: Maos, run: Run, added: Addition | None, cwd: str | None, on_change: str, *, as_json: bool) -> None:
-    """Print what would be resumed, what would not run again, what is unknown, and what each agent would be told."""
+    """Print what would be resumed, what would not run again, what is unknown, and the prompt of each agent."""
     if cwd is not None:
         _show_moved(await m.runs.move(run.id, cwd, dry_run=True), as_json=as_json, dry_run=True)
     found = await m.runs.preview(run)

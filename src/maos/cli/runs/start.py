@@ -259,7 +259,7 @@ def resume(database: DatabaseTarget, /, id: str, **given: Any) -> int:
 
     ID is a run, a workflow run, or a unique prefix of one; without it, the latest run that is not completed. Finished
     tasks are not run again. Agents that still work are attached to; those that were interrupted resume their own
-    sessions, and are told what happened. Failed tasks are retried.
+    sessions, and their prompts say what happened. Failed tasks are retried.
 
     --task adds work to a run that is completed, paused or interrupted; it starts with the files that the run has made.
     """
