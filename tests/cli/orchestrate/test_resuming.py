@@ -156,7 +156,7 @@ def test_more_work_may_come_as_a_plan_and_is_checked(repository: Path, plan: Pla
     typed = plan(b=("echo b", "a"), c={"command": ["echo", "c"], "needs": ["b"], "agent": "tester"})
     assert _summary(call("resume", first["run"], "--task", f"@{typed}", "--auto", "--json").stdout)["done"] == 3
     shown = json.loads(call("agent", "show", f"{first['run']}.c", "--json").stdout)
-    assert shown["order"]["instructions"].startswith("You find out whether something works.")
+    assert shown["order"]["instructions"].startswith("You are a tester.")
 
 
 def test_what_failed_is_tried_again(repository: Path, plan: Plan, call: Call) -> None:
