@@ -337,7 +337,7 @@ async def test_a_file_that_swells_is_refused_by_what_its_heads_say(
     monkeypatch.setattr(file.BundleReader, "content", lambda *_: pytest.fail("a part was unpacked"))
     with pytest.raises(maos.Corrupt, match="MB of events"):
         await bring(there, bundle, folder)
-    with pytest.raises(maos.InvalidInput, match="so much alike"):
+    with pytest.raises(maos.InvalidInput, match="compress so well"):
         assemble(alike(file.EVENTS_FREE - 1))
 
 

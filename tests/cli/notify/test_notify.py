@@ -49,7 +49,7 @@ def test_a_test_is_sent_to_every_address(call: Call, server: Server) -> None:
     assert "403" in found[1]["why"]
     assert SECRET not in done.stdout + done.stderr
     assert call("notify", "test", server.url).stdout == "address 1 (json)  sent\n"
-    assert server.heard[-1]["message"].startswith("If you can read this")
+    assert server.heard[-1]["message"].startswith("maos can send you notifications")
 
 
 def test_an_address_that_makes_no_sense_is_named_without_being_shown(
