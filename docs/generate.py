@@ -61,12 +61,12 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         ],
     ),
     (
-        "What an update may say",
-        "Markers with a meaning of their own among the values given to `update`.",
+        "Markers of updates",
+        "Values with a special meaning in the changes that are given to `update`.",
         [("model/changes.py", ["DELETE", "Extend", "Replace"])],
     ),
     (
-        "What calls about agents give back",
+        "Results of calls about state",
         "All but `State` and `Update` are named tuples: they unpack, compare and print. Times are microseconds, UTC.",
         [
             ("state/records.py", ["State", "Update"]),
@@ -78,7 +78,7 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
     ("Cache", "", [("state/folds.py", ["Cache"]), ("state/records.py", ["CacheStatistics"])]),
     ("Journal", "", [("journal/journal.py", ["Journal"])]),
     (
-        "What calls about the journal take and give back",
+        "Arguments and results of the journal",
         "",
         [
             ("journal/codec.py", ["Event", "EventType"]),
@@ -116,8 +116,7 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
     ),
     (
         "Runs",
-        "`start` or `resume` claims a run for this process, and `execute` executes it: a run does the same from "
-        "Python and from the command line.",
+        "`start` or `resume` claims a run for this process, and `execute` executes it, as the commands do.",
         [
             ("runs/service.py", ["Runs", "Observer"]),
             ("runs/operations.py", ["RunOperations"]),
@@ -129,9 +128,9 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         ],
     ),
     (
-        "Runs at other moments",
-        "How it works, and what becomes of whom: [go-back-in-time.md](../howto/go-back-in-time.md). What calls give "
-        "back are named tuples: they unpack, compare and print.",
+        "Time travel",
+        "How it works: [go-back-in-time.md](../howto/go-back-in-time.md). Calls return named tuples: they unpack, "
+        "compare and print.",
         [
             ("travel/service.py", ["TimeTravel"]),
             ("travel/join.py", ["RunJoins"]),
@@ -142,7 +141,7 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         ],
     ),
     (
-        "Runs that go elsewhere",
+        "Export and import",
         "How it works: [move-a-run.md](../howto/move-a-run.md).",
         [
             ("transfer/service.py", ["Transfer", "Exported"]),
@@ -163,20 +162,20 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
 STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     (
         "Runs",
-        "What is recorded of an orchestration (`status`).",
+        "The recorded status of a run (`status`).",
         [("model/status.py", "RunStatus")],
     ),
     (
         "Runs, as seen",
-        "The state of a run (`state`): what `maos status` and `maos ps` show. A run that is over"
+        "The state of a run (`state`): what `maos status` and `maos ps` show. A run that has ended"
         " has the state that is recorded, unless what failed needs a person.",
         [("model/status.py", "SupervisorState")],
     ),
     ("Tasks", "Each task of a run is one of these.", [("model/status.py", "TaskStatus")]),
     (
         "Agents and their attempts",
-        "What is recorded of an attempt; an agent is what its newest attempt is. Why one failed is in"
-        " [exit codes](exit-codes.md).",
+        "The recorded status of an attempt; the status of an agent is that of its newest attempt. [Exit"
+        " codes](exit-codes.md) lists the reasons of failures.",
         [("model/status.py", "AttemptStatus")],
     ),
     (
@@ -186,29 +185,29 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     ),
     (
         "Workflows",
-        "What is recorded of a workflow written in Python. A plan file becomes a run.",
+        "The recorded status of a workflow run of a Python function. A plan file becomes a run.",
         [("model/status.py", "WorkflowStatus")],
     ),
     (
-        "Calls of workflows",
+        "Steps of workflows",
         "Each step, sleep, signal, question and child of a workflow is one of these.",
         [("model/workflow.py", "STARTED DONE FAILED UNKNOWN ABANDONED")],
     ),
     (
         "Outcomes of effects",
-        "What `maos admin effects` says of steps, and of the tools that agents ran.",
+        "The outcome that `maos admin effects` shows for steps, and for the tools that agents ran.",
         [("views/effects.py", "EffectOutcome.RUNNING EffectOutcome.DONE EffectOutcome.FAILED EffectOutcome.UNKNOWN")],
     ),
     (
         "Questions",
         "A question of a run, a gate of a workflow or a permission that an agent wants is open (`maos inbox` lists"
         " it, whether or not an engine runs) until it has an answer: from a person (`maos answer`), or, when it has a"
-        " default and a time limit, by itself. The first answer counts, and stays.",
+        " default and a time limit, by itself. The first answer is final.",
         [],
     ),
     (
         "Messages",
-        "What a message is for each of its receivers (`receivers` in `maos message list --json`).",
+        "The status of a message for each of its receivers (`receivers` in `maos message list --json`).",
         [("views/messages.py", "DeliveryStatus.WAITING DeliveryStatus.DONE DeliveryStatus.DEAD")],
     ),
     (
@@ -267,7 +266,7 @@ EVENT_PAGES: list[tuple[str, str]] = [
 HANDLES = {
     "Maos": "m", "AgentStates": "m.state", "StateLoader": "m.state", "StateHistory": "m.state",
     "StateSnapshots": "m.state", "Cache": "m.state.cache", "Journal": "m.journal",
-    "Workflows": "m.workflows", "TimeTravel": "m.travel", "RunJoins": "m.travel", "Bundles": "m.transfer",
+    "Workflows": "m.workflows", "TimeTravel": "m.travel", "RunJoins": "m.travel", "Transfer": "m.transfer",
 }  # fmt: skip
 """What an object is called by those who use it."""
 
@@ -290,8 +289,8 @@ def python_api() -> str:
         "",
         "<!-- Written by docs/generate.py from the docstrings. Change those and run it again. -->",
         "",
-        "Everything is `async` and belongs to the event loop on which the journal was opened. Whatever a writing call",
-        "returns is on disk. All errors are in [errors.md](errors.md); numbers such as I14 refer to",
+        "Every call is `async` and belongs to the event loop on which the journal was opened. When a call that writes",
+        "returns, its changes are on disk. All errors are in [errors.md](errors.md); numbers such as I14 refer to",
         "[what is guaranteed](../explanation/guarantees.md).",
         "",
     ]
@@ -468,16 +467,16 @@ def exit_codes() -> str:
         "",
         "<!-- Written by docs/generate.py from maos/cli/failures.py. Change that and run it again. -->",
         "",
-        "What every command leaves with. Commands that run an agent or carry out a run (`maos agent run`,",
-        "`maos run`, `maos resume`, `maos chat`) say by it who can do something about a failure: with 6, 7",
-        "and 9 the same command, or `maos resume`, goes on; with 8 a person is needed first. Errors are said on",
-        "standard error, with what to do; what they are called in Python is in [errors.md](errors.md).",
+        "The exit codes of all commands. For commands that execute an agent or a run (`maos agent run`, `maos run`,",
+        "`maos resume`, `maos chat`) the code says how to continue after a failure: after 6, 7 and 9 repeat the",
+        "command or use `maos resume`; after 8 a person has to act first. Errors are printed on standard error, with",
+        "a hint; [errors.md](errors.md) lists the exceptions of the Python API.",
         "",
         "| code | means |",
         "|---|---|",
         *(f"| {code} | {meaning} |" for code, meaning in failures.EXIT_CODES),
         "",
-        "Why an agent or a task failed (`failure` in `--json`), and the code that stands for it:",
+        "The reasons why an agent or a task fails (`failure` in `--json`), and their exit codes:",
         "",
         "| failure | means | code |",
         "|---|---|---|",
@@ -524,8 +523,8 @@ def requirements() -> str:
         "",
         "<!-- Written by docs/generate.py from requirements.toml and the tests. Change those and run it again. -->",
         "",
-        "What maos sets out to do, and the tests that show it: files below `tests` with tests that cite the id. What",
-        "no test shows is *not yet* there, or not yet shown. The [guarantees](#guarantees) are at the end.",
+        "The requirements of maos, and the files below `tests` with tests that cite each id. *Not yet* means that no",
+        "test does. The [guarantees](#guarantees) are at the end.",
         "",
     ]
     for part in tomllib.loads((REFERENCE / "requirements.toml").read_text()).values():
@@ -551,8 +550,8 @@ def settings() -> str:
         "<!-- Written by docs/generate.py from src/maos/settings/schema.py. Change that and run it again. -->",
         "",
         "How to use them: [Change settings](../howto/change-settings.md). A setting is a key in a table of",
-        f"`maos.toml`, or a variable. The file may begin with `version = {schema.VERSION}`. *Live* settings count",
-        "for engines that run, within seconds of a change; the others from the next start on.",
+        f"`maos.toml`, or a variable. The file may begin with `version = {schema.VERSION}`. *Live* settings",
+        "take effect in running engines within seconds; the others at the next start.",
         "",
     ]
     for section, about in schema.sections().items():
@@ -568,17 +567,17 @@ def settings() -> str:
     lines += [
         "## Only variables",
         "",
-        "These are no settings of a file:",
+        "These cannot be set in a file:",
         "",
         "| variable | means |",
         "|---|---|",
-        "| `MAOS_HOME` | where running agents and their worktrees have their files; else `maos` in `XDG_STATE_HOME` |",
-        "| `MAOS_CLAUDE_SETTING_SOURCES` | [whose settings](../howto/run-claude-code.md) Claude Code reads |",
+        "| `MAOS_HOME` | the folder of running agents and their worktrees; default: `maos` in `XDG_STATE_HOME` |",
+        "| `MAOS_CLAUDE_SETTING_SOURCES` | [which settings](../howto/run-claude-code.md) Claude Code reads |",
         "| `MAOS_CODEX_TRUST_WORKSPACE` | whether [Codex trusts the repository](../howto/run-codex.md) |",
         "",
         "## Names of older versions",
         "",
-        "A file that says `version = 0` can have the names that the original used:",
+        "A file with `version = 0` can use the names of maos-cli:",
         "",
         "| name | is |",
         "|---|---|",
@@ -595,10 +594,10 @@ def event_types() -> str:
         "",
         "<!-- Written by docs/generate.py from maos.model.events. Change that and run it again. -->",
         "",
-        "The data of an event is a JSON object with these fields; one that has its default is left out. Types are",
-        "registered when a journal is opened; reading an event of an unknown type or of a newer format raises",
-        "`UnknownFormat`, with its name, and reading a field of another type raises `Corrupt`. All types below have",
-        "format 1. Fields that end with `_us` are times: microseconds since 1970, UTC.",
+        "The data of an event is a JSON object with these fields; a field with its default value is left out.",
+        "Types are registered when a journal is opened; reading an event of an unknown type or of a newer format",
+        "raises `UnknownFormat`, with its name, and reading a field of another type raises `Corrupt`. All types below",
+        "have format 1. Fields that end with `_us` are times: microseconds since 1970, UTC.",
         "",
     ]
     for title, name in EVENT_PAGES:
@@ -615,9 +614,9 @@ def event_types() -> str:
         "## Events of your own",
         "",
         'Any stream and any type, registered with `maos.open(…, types=[maos.EventType("step_done")])`; how to change',
-        "one later is in [add-an-event-type.md](../howto/add-an-event-type.md). Stream names that begin with `agent/`",
-        "and `journal/` are maos' own; `journal/dictionaries` has compression dictionaries (`dictionary_trained`), not",
-        "JSON.",
+        "one later is in [add-an-event-type.md](../howto/add-an-event-type.md). The streams on this page, and those",
+        "whose names begin with `journal/`, are reserved for maos; `journal/dictionaries` has compression dictionaries",
+        "(`dictionary_trained`), not JSON.",
     ]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -734,9 +733,9 @@ def plan_format() -> str:
         "",
         "<!-- Written by docs/generate.py from src/maos/plans/format.py. Change that and run it again. -->",
         "",
-        "A plan says which tasks there are, and which of them need which. It is a file in YAML, TOML or JSON, with the",
+        "A plan lists tasks, and for each task the tasks that it needs. It is a file in YAML, TOML or JSON, with the",
         "same fields in each; a file whose name ends in none of `.yaml`, `.yml`, `.toml` and `.json` is recognised by",
-        "what it holds. `maos run -f FILE` and `maos workflow run FILE` execute it, `maos resume --task",
+        "its content. `maos run -f FILE` and `maos workflow run FILE` execute it, `maos resume --task",
         "@FILE` adds its tasks to a run, and `m.runs.start` takes its path or the same fields as data.",
         "`maos workflow validate FILE` names every problem by file, line and column, and the",
         "[JSON Schema](plan.schema.json), which `maos workflow schema` prints, lets editors do so while you type.",
@@ -762,8 +761,8 @@ def plan_format() -> str:
     lines += [
         "## Texts",
         "",
-        "`{{ NAME }}` stands for the value of a variable as it is written in the file: `1.10` stays that. In a command",
-        "a value with spaces stays one word. `{{ '{{' }}` stands for two braces.",
+        "`{{ NAME }}` is replaced by the value of a variable as it is written in the file: `1.10` stays `1.10`. In a",
+        "command a value with spaces stays one word. `{{ '{{' }}` is replaced by two braces.",
         "",
         "YAML is version 1.2 with its core schema: `yes`, `22:22` and `2026-01-02` are text. Dates in TOML are text",
         "too.",

@@ -1,11 +1,11 @@
-"""A process is killed again and again while it works; nothing it was told is on disk is ever missing.
+"""A process is killed again and again while it works; no acknowledged update is ever missing.
 
     python examples/00_survives_a_kill.py
 
 A child process updates the state of eight agents as fast as it can and reports every acknowledgement through a pipe.
-The parent kills it (SIGKILL: no handler runs, nothing is flushed) at a random moment, opens the journal and compares
-it with the reports it holds: each acknowledged update must be there exactly once, in its place. The next child goes on
-where the journal ends. At last one bit of a copy is flipped, and `verify` has to say where.
+The parent kills it (SIGKILL: no handler runs, nothing is flushed) at a random time, opens the journal and compares it
+with the reports: each acknowledged update must be there exactly once, in order. The next child continues where the
+journal ends. At the end the parent flips one bit of a copy, and `verify` has to name the damaged event.
 
 The exit status is 0 only if every comparison held. A kill shows what the death of a process does; what a power cut
 does is shown by tests with a file system that forgets unsynced writes (tests/crash).

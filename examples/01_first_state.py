@@ -1,6 +1,6 @@
-"""An agent's state: created once, changed in parts, there again in the next process.
+"""An agent's state: created once, changed in parts, read again by the next process.
 
-Run it twice: the second run goes on where the first one ended.
+Run it twice: the second run continues where the first one ended.
 
     created reviewer at version 1
     version 2: /status 'idle' -> 'busy'

@@ -1,7 +1,7 @@
 """Two writers, one decision: an append that names the version it was decided from.
 
-Both writers see the task free and both try to take it. Exactly one append succeeds; the other is told that the stream
-moved on, with nothing written. One append may also extend several streams, all of it or nothing.
+Both writers see the task free and both try to take it. Exactly one append succeeds; the other is refused, because the
+stream has a newer version, and nothing is written. One append can also extend several streams, all or none of them.
 
     ada: took task/1
     ben: task/1 is at version 2, expected 1 (read the stream again and repeat with its version)

@@ -1,8 +1,8 @@
 """Repeating an append safely: the key of a request.
 
-When the answer to an append got lost (a killed process, a dropped connection), nobody knows whether it was written.
-Asked again under the same key, the journal gives the first answer and adds nothing. The same key for something else is
-refused.
+When the reply to an append is lost (a killed process, a dropped connection), it is unknown whether it was written.
+When the append is repeated under the same key, the journal returns the first reply and adds nothing. The same key for
+another append is refused.
 
     first:  version 1, repeated False
     again:  version 1, repeated True

@@ -1,7 +1,7 @@
-"""One actor at a time, even if one of them sleeps through the end of its turn.
+"""One writer at a time, even if one of them is stopped for longer than its lease.
 
-A lease is the right to act on a name until a time. Its token grows with every new holder and is checked inside the
-transaction that writes, so a process that was stopped, and wakes believing it still holds the lease, can write nothing.
+A lease is the right to act on a name until a time. Its token grows with every new owner and is checked inside the
+transaction that writes, so a process that was stopped, and whose lease has expired meanwhile, cannot write.
 
     one holds the lease with token 1
     two is refused while it is valid: None

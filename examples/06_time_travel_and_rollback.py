@@ -1,4 +1,4 @@
-"""The state at any version or time, the difference of two, and a way back that rewrites nothing.
+"""The state at any version or time, the difference of two versions, and a rollback that rewrites nothing.
 
 version 1: {'plan': 'draft', 'budget': 100}
 at that time: {'plan': 'draft', 'budget': 100}

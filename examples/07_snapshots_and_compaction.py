@@ -1,7 +1,7 @@
-"""Named points to go back to, and histories that do not grow for ever.
+"""Snapshots to restore, and compaction of a long history.
 
-A snapshot is a kept copy of a state; a checkpoint only a name for a version. Compaction puts one event in the place of
-many: versions keep their numbers and later hashes still verify, but what lies inside cannot be travelled to any more.
+A snapshot is a stored copy of a state; a checkpoint is a name for a version. Compaction replaces many events by one:
+versions keep their numbers and later hashes still verify, but versions inside the range can no longer be read.
 
     snapshot before-merge holds version 51: full, 7 times smaller than plain
     compaction would put 1 event in the place of 53

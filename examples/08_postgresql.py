@@ -2,9 +2,9 @@
 
     python examples/08_postgresql.py postgresql://user:password@host/database
 
-Both nodes (here: two connections of one program) see one order of events. Positions are handed out under a lock, so a
-follower on any node never passes one that appears later. Everything goes into a schema of its own, which is removed at
-the end.
+Both nodes (here: two connections of one program) see the events in the same order. Positions are assigned under a lock,
+so a follower on any node never skips an event that is committed later. The program uses a schema of its own, which it
+removes at the end.
 
     two nodes wrote 40 events
     a follower on the first node saw positions 1 to 40 in order: True

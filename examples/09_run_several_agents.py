@@ -1,9 +1,9 @@
-"""A run of several agents from Python: a plan, a pause in the middle, and going on in another engine.
+"""A run of several agents from Python: a plan, a pause, and a resume in another engine.
 
     python examples/09_run_several_agents.py
 
-The agents are shell commands, and share a folder. The first engine is told to pause when the first task is done, while
-the second has begun and waits for a file; the next engine finds out from the journal what is left. It prints
+The agents are shell commands, and share a folder. The first engine pauses when the first task is done, while the second
+has started and waits for a file; the next engine reads from the journal which tasks are left. It prints
 
     paused: 1 of 3 tasks done
     completed: 3 of 3 tasks done

@@ -2,8 +2,8 @@
 
     python examples/10_first_workflow.py
 
-The first engine is closed while the workflow waits for a signal. The second one goes on with it: what the first step
-returned is recorded, so only the second step is called. It prints
+The first engine is closed while the workflow waits for a signal. The second one resumes it: the result of the first
+step is recorded, so only the second step is called. It prints
 
     charging 30
     sending receipt-30

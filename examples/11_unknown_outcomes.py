@@ -1,10 +1,10 @@
-"""A step that was interrupted: its outcome is unknown, so it is found out before anything else happens.
+"""A step that was interrupted: its outcome is unknown, and a probe or a person resolves it.
 
     python examples/11_unknown_outcomes.py
 
-The first engine is closed while a transfer is under way. A transfer must not be made twice, so it is not idempotent.
-This one has a probe, which looks at the bank's statement. The second transfer has none: a person is asked, who says
-that it is to be done again. It prints
+The first engine is closed during a transfer. A transfer must not be made twice, so the step is not idempotent. This one
+has a probe, which reads the bank's statement. The second transfer has none: a person resolves it with `again`. It
+prints
 
     transfer 1: 10 euros
     the bank has a transfer under order-7/1

@@ -1,10 +1,10 @@
-"""A run goes back in time, is forked and joined again, and is moved in a file: all of it from Python.
+"""A run is rolled back, forked, joined, exported and imported, all from Python.
 
     python examples/12_roll_back_and_fork.py
 
-The agents are shell commands, in git worktrees of their own. The run is taken back to where its first task was done,
-which undoes the second; that is then undone itself. A fork does one task more, which becomes part of the run; another
-journal takes the run from a file. It prints
+The agents are shell commands, in git worktrees of their own. The run is rolled back to the version at which its first
+task was done; then the rollback is undone. A fork does one task more, which a join adds to the run; another journal
+imports the run from a file. It prints
 
     completed: ['apples.txt', 'pears.txt']
     then: apples done, pears running

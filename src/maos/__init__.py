@@ -1,4 +1,4 @@
-"""Durable state and events for agents: one append-only journal, everything else a fold of it.
+"""Durable runs of agents, workflows and versioned state, recorded in one append-only journal.
 
     import maos
 

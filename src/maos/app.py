@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class Maos:
-    """An open journal, and what is folded from it.
+    """An open journal and its services.
 
     Example::
 
@@ -73,7 +73,7 @@ class Maos:
 
     @cached_property
     def settings(self) -> Current:
-        """What agents and runs go by: as given when it was opened, else the variables MAOS_… and the defaults."""
+        """The settings of agents and runs: as given when it was opened, else the variables MAOS_… and the defaults."""
         from maos.settings.loader import Current
 
         return self._read_settings() if self._read_settings is not None else Current()
@@ -119,7 +119,7 @@ class Maos:
 
     @cached_property
     def workflows(self) -> Workflows:
-        """Durable workflows: run them, signal them, resume them after anything.
+        """Durable workflows: run, signal and resume them.
 
         Example::
 
@@ -163,7 +163,7 @@ class Maos:
 
     @cached_property
     def questions(self) -> Questions:
-        """What runs, agents and workflows ask a person: list it, and answer.
+        """Questions of runs, agents and workflows to a person: list and answer them.
 
         Example::
 
@@ -176,7 +176,7 @@ class Maos:
 
     @property
     def messages(self) -> Messages:
-        """What agents told each other, with what came of it; `bus` sends and receives.
+        """Messages between agents, with their status; `bus` sends and receives.
 
         Example::
 
@@ -187,7 +187,7 @@ class Maos:
         return Messages(self.bus)
 
     async def notices(self) -> list[NoticeInfo]:
-        """What people were told elsewhere about runs, and what came of it, the oldest first.
+        """Notifications about runs, and their outcomes, the oldest first.
 
         Example::
 
@@ -238,7 +238,7 @@ class Maos:
 
     @cached_property
     def transfer(self) -> Transfer:
-        """Runs that go elsewhere: exported to one file, and imported from one.
+        """Export and import of runs, each as one file.
 
         Example::
 
@@ -317,7 +317,7 @@ class Maos:
 
     @property
     def notes(self) -> list[str]:
-        """What is worth knowing of this use of the database, and went wrong without consequence."""
+        """Problems in this use of the database that had no consequence."""
         return self.journal.notes
 
     async def logged(self, path: str | Path, work: Awaitable[T]) -> T:
@@ -354,9 +354,9 @@ class open:
     """Opens a journal: a path, ":memory:", or a `postgresql://` URL.
 
     Creates what does not exist (unless `create` is off), upgrades what is older, refuses what is newer. `types`
-    registers event types of your own. With `accept_loss` a journal that lost acknowledged events is opened all the
-    same, and says what it lost. `home` is where running agents have their files (MAOS_HOME by default). `settings` says
-    what agents and runs go by; without it no file is read, and the variables MAOS_… and the defaults count.
+    registers event types of your own. With `accept_loss` a journal that lost acknowledged events is opened, and reports
+    what it lost. `home` is the folder of running agents (MAOS_HOME by default). `settings` are the settings of agents
+    and runs; without them no file is read, and the variables MAOS_… and the defaults apply.
 
     Example::
 

@@ -128,7 +128,7 @@ async def test_the_program_or_its_holder_is_killed_and_the_agent_resumed(
     asked = said_to_the_model(stub)
     assert "You were interrupted" in asked
     if moment == "tool":
-        assert "not known whether these took effect" in asked
+        assert "unknown whether these tool calls took effect" in asked
 
 
 async def test_the_machine_is_lost_and_another_one_resumes_from_the_journal(

@@ -148,7 +148,7 @@ async def test_a_message_that_kills_its_receivers_is_parked_and_stops_no_other(m
     assert lives == 4
     [letter] = [each async for each in m.bus.dead_letters()]
     assert (letter.name, letter.message.text, letter.tries) == ("b", "poison", 4)
-    assert letter.why == "it was handed out 3 times and never acknowledged"
+    assert letter.why == "it was delivered 3 times and never acknowledged"
     assert delivery.message.text == "later 0"
     await delivery.ack()
     assert await finish(receiver, 19) == [f"later {number}" for number in range(1, 20)]
@@ -218,7 +218,7 @@ async def test_what_nobody_took_in_time_is_a_dead_letter(still: Maos, clock: Man
     clock.advance(11)
     assert await finish(still.bus.receive("b"), 1) == ["new"]
     [letter] = [each async for each in still.bus.dead_letters()]
-    assert (letter.message.text, letter.why) == ("old", "it was not received before its time to live was over")
+    assert (letter.message.text, letter.why) == ("old", "it was not received within its time to live")
     await send(still, "also old", to="c", ttl_s=10)
     clock.advance(11)
     await still.bus.expire("c")
@@ -241,7 +241,7 @@ async def test_what_is_too_old_to_be_restored_is_a_dead_letter_if_somebody_wants
     receiver = still.bus.receive("b", restore_s=3_600)
     assert await finish(receiver, 1) == ["new"]
     [letter] = [each async for each in still.bus.dead_letters("b")]
-    assert (letter.message.text, letter.why) == ("old", "it was older than the messages that are restored")
+    assert (letter.message.text, letter.why) == ("old", "it was older than restore_s when its receiver started")
     await still.bus.requeue("b", letter.version)
     assert await finish(receiver, 1) == ["old"]
 

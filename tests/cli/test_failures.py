@@ -71,7 +71,7 @@ def test_a_file_that_is_no_database(no_db: Path, run: Run) -> None:
         done = run("state", command)
         assert done.returncode == 1
         assert done.stderr.startswith("error: maos.db is damaged or not a maos database")
-        assert "hint: put back a copy" in done.stderr
+        assert "hint: restore a copy" in done.stderr
     assert no_db.read_text() == "just some text\n" * 500
 
 

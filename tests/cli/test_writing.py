@@ -184,7 +184,7 @@ def test_compaction_shortens_the_history(db: Path, invoke: Invoke) -> None:
     lines = invoke("state", "history", "reviewer", "--last", "7").stdout.splitlines()
     assert lines[1].split()[:2] == ["1–4", "baseline"]
     assert "earlier" not in lines[-1]
-    assert "stands for 4 versions" in invoke("state", "events", "reviewer").stdout
+    assert "covers 4 versions" in invoke("state", "events", "reviewer").stdout
     assert invoke("state", "at", "reviewer", "2").exit_code == 3
     assert "nothing to compact" in invoke(*command[:-1], "5", "--strategy", "merge", "--yes").stdout
     assert invoke("state", "compact", "reviewer", "--keep-last", "1", "--critical-only", "--yes").exit_code == 2

@@ -129,7 +129,7 @@ def test_states_are_those_of_the_code() -> None:
         "Tasks": list(status.TaskStatus),
         "Agents and their attempts": list(status.AttemptStatus),
         "Workflows": (*workflow.OPEN, workflow.COMPLETED, workflow.FAILED, workflow.CANCELLED),
-        "Calls of workflows": (workflow.STARTED, workflow.DONE, workflow.FAILED, workflow.UNKNOWN, workflow.ABANDONED),
+        "Steps of workflows": (workflow.STARTED, workflow.DONE, workflow.FAILED, workflow.UNKNOWN, workflow.ABANDONED),
     }.items():
         part = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
         meanings, _, transitions = part.partition("| from | to |")

@@ -257,7 +257,7 @@ async def test_what_an_agent_has_fetched_itself_is_not_said_again(m: Maos, tmp_p
 async def test_a_command_whose_secret_was_not_written_down_is_not_run_again(m: Maos, tmp_path: Path) -> None:
     key = "sk-ant-" + "a1b2" * 10
     await (await m.agents.start(argv=["echo", key], cwd=tmp_path, in_place=True, name="a")).wait()
-    with pytest.raises(InvalidInput, match="held a secret"):
+    with pytest.raises(InvalidInput, match="contained a secret"):
         await m.agents.resume("a")
     assert (await m.agents.get("a")).number == 1
 

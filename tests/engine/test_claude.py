@@ -152,7 +152,7 @@ async def test_the_program_or_its_holder_is_killed_and_the_agent_resumed(
     asked = json.dumps(stub.requests[-1].body["messages"])
     assert "You were interrupted" in asked
     if moment == "tool":
-        assert "not known whether these took effect" in asked
+        assert "unknown whether these tool calls took effect" in asked
     check_facts(await facts_of(attempts, "tool_use"))
 
 

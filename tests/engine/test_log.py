@@ -18,7 +18,7 @@ from maos.engine.streams import RUN
 from maos.errors import LeaseLost, StoreUnavailable
 from maos.model.events.run import RunNoteAdded
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "log-and-monitor.md"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "monitor.md"
 NOT_RECORDED = {"agent.detached", "lease.lost", "store.unavailable", "store.available", "cleanup.ended"}
 ENDINGS = {f"{kind}.{how}" for kind in ("run", "workflow") for how in ("completed", "failed", "cancelled")}
 

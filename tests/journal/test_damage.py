@@ -229,7 +229,11 @@ async def chain_anew(place: Place) -> None:
 
 
 ORDER = {
-    "position": ("UPDATE events SET position = position - 100 WHERE " + ROW, 3, "stands before its predecessor"),
+    "position": (
+        "UPDATE events SET position = position - 100 WHERE " + ROW,
+        3,
+        "has a lower position than its predecessor",
+    ),
     "time": ("UPDATE events SET time_us = time_us - 1000000 WHERE " + ROW, 3, "is older than its predecessor"),
     "token": ("UPDATE events SET token = token + 5 WHERE " + ROW, 4, "was written under token 1 after 6"),
 }

@@ -83,7 +83,7 @@ async def test_agents_that_only_answer_each_other_are_stopped(world: World) -> N
     """A9: neither says that it answers, and no text decides it; a loop ends by the hop limit all the same."""
     said = await _converse(world, rounds=30, between=partial(_use, world, "mcp__maos__read_messages", "send_message"))
     assert "17 messages led to this one" in said[-1]
-    assert "get on with your work" in said[-1]
+    assert "continue your task" in said[-1]
     assert len(said) == 18
 
 

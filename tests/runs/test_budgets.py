@@ -48,7 +48,7 @@ async def test_when_the_time_is_over_whoever_works_is_stopped(runs: Runs) -> Non
     hands = Hands()
     hands.hold = {"a"}
     run = await runs.execute(run.id, worker=hands)
-    assert (run.status, run.why, run.tasks["a"].failure) == ("paused", "the time of 0.2 s is over", "stopped")
+    assert (run.status, run.why, run.tasks["a"].failure) == ("paused", "the time limit of 0.2 s is reached", "stopped")
     assert hands.did == ["a"]
 
 
@@ -88,7 +88,7 @@ async def test_an_agent_is_warned_and_stopped_in_the_middle_of_its_work(
     assert (attempt.status, attempt.failure) == ("stopped", "stopped")
     sent = [record.data async for record in engine_m.journal.read(inbox(attempt.agent))]
     [warning] = [each for each in sent if each.get("sender") == "maos"]
-    assert warning["text"].startswith("80 % of what this whole run may take is used up (1200 tokens).")
+    assert warning["text"].startswith("80 % of the budget of this whole run is used (1200 tokens).")
 
 
 async def test_a_task_keeps_its_own_limit_when_it_goes_on(tmp_path: Path, engine_m: Maos, attempts: Attempts) -> None:
@@ -123,7 +123,7 @@ async def test_a_task_has_limits_of_its_own_and_they_are_hard(
     for task, limit in (("tokens", "1200 tokens, 600 s"), ("time", "4 s")):
         sent = [record.data async for record in engine_m.journal.read(inbox(f"{run.id}.{task}"))]
         [warning] = [each for each in sent if each.get("sender") == "maos"]
-        assert warning["text"].startswith(f"80 % of what your task may take is used up ({limit}).")
+        assert warning["text"].startswith(f"80 % of the budget of your task is used ({limit}).")
 
     # An engine that was killed before it recorded this comes to the same conclusion.
     before = Run(id=run.id)

@@ -78,7 +78,7 @@ async def test_a_dry_run_foresees_the_exact_words(m: Maos, attempts: Attempts, t
     assert foreseen["a"].what == "resumed"
     assert [tool.input["command"] for tool in foreseen["a"].unknown] == ["echo once >> effects; sleep 3"]
     assert "the tests are red" in foreseen["a"].words
-    assert "It is not known whether these took effect" in foreseen["a"].words
+    assert "It is unknown whether these tool calls took effect" in foreseen["a"].words
 
     run = await m.runs.execute(run.id, worker=AgentWorker(attempts))
     assert run.status == "completed"

@@ -129,7 +129,7 @@ async def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> No
     mine = tmp_path / "notes.txt"
     mine.write_text("1 the loaf of bread\nno newline")
     async with maos.open(":memory:") as m:
-        with pytest.raises(maos.InvalidInput, match="no log of ours"):
+        with pytest.raises(maos.InvalidInput, match="not a log of maos"):
             await logbook.catch_up(m.journal, mine)
         with pytest.raises(maos.InvalidInput, match="cannot be written"):
             await logbook.catch_up(m.journal, tmp_path)

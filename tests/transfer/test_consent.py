@@ -162,7 +162,7 @@ async def test_the_agent_of_a_call_does_what_the_code_says_or_nothing(tmp_path: 
         await consent.agree(there.journal, SystemClock(), "w-1")
         flow = await (await there.workflows.resume("w-1", workflow=has_agent)).wait()
         assert flow.status == "failed"
-        assert "begun with another command than is wanted of it now" in flow.why
+        assert "started with another command than is requested now" in flow.why
     assert not proof.exists()
 
 
@@ -256,7 +256,7 @@ async def test_an_agent_that_checks_does_what_the_plan_says_or_nothing(
     assert ("nice", "gate", tuple(command)) in await shown(there)
     run = await there.runs.execute(ID, options=await there.runs.agree(ID))
     assert (run.status, run.tasks["nice"].failure) == ("failed", "start_failed")
-    assert "was begun with another" in run.tasks["nice"].why
+    assert "was started with another" in run.tasks["nice"].why
     assert not proof.exists()
     run = await there.runs.execute(ID)
     assert (run.status, words(proof)) == ("completed", ["GATE"]), "tried again, it is checked as the plan says"
@@ -337,7 +337,7 @@ async def test_a_file_that_swells_is_refused_by_what_its_heads_say(
     monkeypatch.setattr(file.BundleReader, "content", lambda *_: pytest.fail("a part was unpacked"))
     with pytest.raises(maos.Corrupt, match="MB of events"):
         await bring(there, bundle, folder)
-    with pytest.raises(maos.InvalidInput, match="so much alike"):
+    with pytest.raises(maos.InvalidInput, match="compress so well"):
         assemble(alike(file.EVENTS_FREE - 1))
 
 

@@ -88,7 +88,7 @@ async def test_a_conversation_goes_back_with_its_files(
     assert (second.number, second.session, second.agent) == (2, first.session, f"{run.id}.w.b1")
     heard = json.dumps(stub.requests[asked].body["messages"])
     assert "I write the first." in heard
-    assert "resumes from an earlier point in time" in heard
+    assert "was rolled back to an earlier point in time" in heard
     assert str(tree) in heard
     assert "All is written." not in heard
     assert first.order["cwd"] not in heard.replace(str(tree), ""), "it is told of no folder but its own"

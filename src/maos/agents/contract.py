@@ -175,7 +175,7 @@ class Dialect(ABC):
 
     def transcript_home(self, order: LaunchOrder, session: str, name: str) -> Path:
         """Where a transcript of that file name must be put so that a resume finds it; NotFound when there is none."""
-        raise NotFound(f"{self.kind} has no place for the transcript {name!r}", hint="start the agent anew")
+        raise NotFound(f"{self.kind} cannot store the transcript {name!r}", hint="start a new agent")
 
 
 class AgentMissing(NotFound):

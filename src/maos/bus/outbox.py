@@ -177,8 +177,8 @@ class Outbox:
         hops = max((each.hops + 1 for each in causes if each is not None), default=0)
         if hops > self._limits.hops_max:
             hint = (
-                f"at most {self._limits.hops_max} may, so that agents do not answer each other for ever; "
-                "get on with your work, or ask a person, before you send more"
+                f"at most {self._limits.hops_max} are allowed, so that agents do not answer each other endlessly; "
+                "continue your task, or ask a person, before you send more"
             )
             raise TooMuch(f"{hops} messages led to this one", hint=hint)
         return hops

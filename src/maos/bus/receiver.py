@@ -262,7 +262,7 @@ class Receiver:
             if why := said.reason_to_give_up(now_us, self._oldest_us):
                 dead.append(Undeliverable(said, why, tries + 1))
             elif tries >= self.tries_max:
-                why = f"it was handed out {tries} times and never acknowledged"
+                why = f"it was delivered {tries} times and never acknowledged"
                 dead.append(Undeliverable(said, why, tries + 1))
             elif not tries:
                 deliveries.append(Delivery(self, lease, said, 1))
@@ -307,7 +307,7 @@ class Receiver:
         except LeaseLost as error:
             if self._holds(lease):
                 self._lose()
-            why = "another receiver has taken over, or its time was over"
+            why = "another receiver has taken over, or the delivery has expired"
             raise MessageExpired(error.name, token=error.token, why=why) from error
         newest = 0
         for append, version in zip(appends, reply.versions, strict=True):

@@ -177,8 +177,8 @@ def effects(database: DatabaseTarget, id: str, unknown: bool, as_json: bool) -> 
     """List side effects: tool calls, commands and workflow steps.
 
     ID is RUN, RUN/TASK, an agent or a workflow run; without it, everything. Each effect is recorded before it starts
-    and when it has ended; the outcome of one that started and did not end is unknown. An agent that is resumed is told
-    which of its tool calls are; a command is started again; of a step you are asked (`maos workflow resolve`).
+    and when it has ended; the outcome of one that started and did not end is unknown. The prompt of a resumed agent
+    names which of its tool calls are; a command is started again; of a step you are asked (`maos workflow resolve`).
     """
     found = database.read(lambda m: m.effects(id, unknown=unknown))
     empty = "no outcome is unknown" if unknown else "no side effects"

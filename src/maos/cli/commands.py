@@ -61,7 +61,7 @@ class LazyCommand(_WithExamples):
             ctx.exit(code)
 
     def _with_versions(self, args: list[str]) -> list[str]:
-        """Replace `-2` in the place of a version by `newest-2`: click would read it as an option."""
+        """Replace a version such as `-2` by `newest-2`: click would read it as an option."""
         valued = {name for each in self.params if isinstance(each, click.Option) and not each.is_flag
                   for name in each.opts}  # fmt: skip
         result: list[str] = []
@@ -143,7 +143,7 @@ def _load(location: str) -> click.Command:
 
 
 def forward(location: str, id: str, **given: Any) -> int:
-    """Run another command about an id in the place of the current one, with options that were given; its exit code."""
+    """Run another command about an id instead of the current one, with options that were given; its exit code."""
     found = _load(location)
     argument = next(each.name for each in found.params if isinstance(each, click.Argument))
     return click.get_current_context().invoke(found, **{str(argument): id}, **given) or 0

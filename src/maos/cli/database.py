@@ -91,7 +91,7 @@ class DatabaseTarget:
             try:
                 m = await open_(target, accept_loss=accept_loss, create=create, settings=lambda: self.settings)
             except Corrupt as error:  # verifying it, as the usual hint says, needs an open one
-                hint = "put back a copy of it, or name another database with --db"
+                hint = "restore a copy of it, or name another database with --db"
                 raise Corrupt(error.what, hint=hint) from error
             except UnknownFormat:
                 self._check_whose()
@@ -112,7 +112,7 @@ class DatabaseTarget:
         if "://" not in self.name and is_legacy(Path(self.name)):
             raise InvalidInput(
                 f"{self.name} is a database of the original maos, which this one does not change",
-                hint=f"bring its orchestrations into one of this maos: `maos --db runs.db admin import {self.name}`",
+                hint=f"import its runs into another database: `maos --db runs.db admin import {self.name}`",
             )
 
     @property

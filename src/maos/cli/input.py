@@ -1,4 +1,4 @@
-"""What a command hears from outside: lines of a person or a pipe, with what each means, and signals that end it."""
+"""The input of a command: lines of a person or a pipe, with what each means, and signals."""
 
 from __future__ import annotations
 

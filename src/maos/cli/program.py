@@ -49,7 +49,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Groups": {
         "agent": ("maos.cli.program:agent", "Run agents that keep running after maos exits."),
         "workflow": ("maos.cli.program:workflow", "Run workflows that survive a crash."),
-        "state": ("maos.cli.program:state", "Look at the state of agents, change it, and travel in its history."),
+        "state": ("maos.cli.program:state", "Show, change and roll back the state of agents."),
         "message": ("maos.cli.messages:messages", "Read and send messages of agents."),
         "admin": ("maos.cli.program:admin", "Check, back up, move, clean up and configure."),
     },
@@ -234,7 +234,7 @@ def agent() -> None:
     ],
 )
 def state() -> None:
-    """Look at the state of agents, change it, and travel in its history.
+    """Show, change and roll back the state of agents.
 
     A VERSION is a number, `newest`, or counted from there: -1 is the one before the newest.
     """
@@ -260,7 +260,7 @@ _SHOW = ("maos.cli.workflow.status:show", "Show a workflow run: its steps, their
         "cancel": ("maos.cli.workflow.runs:cancel", "Cancel a workflow run after its current steps finish."),
         "schedule": ("maos.cli.program:schedule", "Schedule workflows (cron); `maos workflow serve` starts them."),
         "serve": ("maos.cli.workflow.runs:serve", "Run due schedules, and resume interrupted workflow runs."),
-        "state": ("maos.cli.program:workflow_state", "Look at what is kept of workflow runs, and remove what is old."),
+        "state": ("maos.cli.program:workflow_state", "Show stored workflow runs, and clean up old ones."),
     },
     aliases={"settle": "maos.cli.workflow.runs:resolve"},
     examples=[
@@ -303,7 +303,7 @@ def schedule() -> None:
     examples=["maos workflow state list", "maos workflow state cleanup --retention-days 30 --dry-run"],
 )
 def workflow_state() -> None:
-    """Look at what is kept of workflow runs, and remove what is old."""
+    """Show stored workflow runs, and clean up old ones."""
 
 
 @click.group(

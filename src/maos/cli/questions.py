@@ -37,7 +37,7 @@ def inbox(database: DatabaseTarget, as_json: bool) -> None:
 )
 @click.argument("id", metavar="ID", shell_complete=completion.questions)
 @click.argument("answer", metavar="ANSWER")
-@click.option("--why", default="", help="With yes or no: a reason that the agent is told.")
+@click.option("--why", default="", help="With yes or no: a reason, which is sent to the agent.")
 def answer(database: DatabaseTarget, id: str, answer: str, why: str, as_json: bool) -> None:
     """Answer a question.
 

@@ -122,7 +122,7 @@ def styled(text: str, style: str, stream: TextIO) -> str:
 
 @cache
 def console() -> Console:
-    """Rich, told to take text as text."""
+    """Rich, without markup in texts."""
     from rich.console import Console
 
     return Console(markup=False, highlight=False, emoji=False)
@@ -361,7 +361,7 @@ def event(event: StateEvent, *, full: bool = False) -> None:
     if event.critical:
         facts.append("critical")
     if event.spans > 1:
-        facts.append(f"stands for {event.spans} versions")
+        facts.append(f"covers {event.spans} versions")
     line((clean(event.id), "bold"), "  ", ("  ".join(facts), "dim"))
     room = None if full else room_for_value(18)
     for name, value in (

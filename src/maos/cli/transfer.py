@@ -247,7 +247,7 @@ def _show_bundle(brought: Imported, acts: Sequence[Act], *, dry_run: bool) -> No
     for text in manifest.left_out:
         render.line((f"  left out: {clean(text)}", "dim"))
     if manifest.carried_out:
-        render.line(("  an engine executed it then, and may have continued: resume only one of the copies", "yellow"))
+        render.line(("  an engine executed it then, and may have continued: resume only one copy", "yellow"))
     if isinstance(root, Run) and brought.what in ("new", "more"):
         show_acts(root, acts)
     if dry_run or brought.what == "same":
@@ -259,7 +259,7 @@ def _show_bundle(brought: Imported, acts: Sequence[Act], *, dry_run: bool) -> No
 
 
 def show_acts(run: Run, acts: Sequence[Act]) -> None:
-    """Print what resuming a run starts, by which kind of agent, and what each may do unasked."""
+    """Print what resuming a run starts, by which kind of agent, and what each may do without asking."""
     if not acts:
         return
     render.line(f"resuming {clean(run.id)} starts:")

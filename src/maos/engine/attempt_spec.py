@@ -21,7 +21,7 @@ from maos.settings import schema
 from maos.workspaces import Workspace
 
 TIME_LIMIT_S = schema.AgentSettings().time_limit_s
-ASKED = "it works in the folder itself, as asked: files are not saved with checkpoints and cannot be brought back"
+ASKED = "it works in the folder itself, as requested: files are not saved with checkpoints and cannot be restored"
 TERMS = ("model", "instructions", "turns_max", "budget_usd", "tools_allowed", "permission", "takes_input")
 """Options of a start that are fields of the `LaunchOrder` under the same names, with the same defaults."""
 ARGV = (sys.executable, "-P", "-m", "maos.mcp")
@@ -80,7 +80,7 @@ def plan(
 ) -> AttemptPlanned:
     """The event that begins an attempt, without its owner, the folder of its holder and the time.
 
-    `task` is what the person asked for, `order.task` what the agent is told now, with the messages `told`.
+    `task` is the request of the person, `order.task` the prompt of the agent now, with the messages `told`.
     """
 
     def clean(text: str) -> str:
@@ -136,7 +136,7 @@ def check_same(before: Attempt, given: Mapping[str, Any], values: Mapping[str, s
     for name, (one, other) in found.items():
         if one != other:
             raise InvalidInput(
-                f"{before.agent} was begun with another {name} than is wanted of it now: {one!r}, not {other!r}",
+                f"{before.agent} was started with another {name} than is requested now: {one!r}, not {other!r}",
                 hint=f"nothing was started; `maos agent show {before.agent}` shows what is recorded of it",
             )
 

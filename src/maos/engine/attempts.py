@@ -80,7 +80,7 @@ class Attempts(AttemptReader):
         return self._dialect(kind).find(self._environment, argv)
 
     def takes_words(self, kind: str) -> bool:
-        """Whether an agent of a kind can be told something, as a model can; a command cannot."""
+        """Whether agents of a kind accept text, as a model does; a command does not."""
         return self._dialect(kind).capabilities.prose
 
     # --- running ---------------------------------------------------------------------------------------------
@@ -156,8 +156,8 @@ class Attempts(AttemptReader):
         old = attempt_spec.order_of(before)
         if any(REDACTED in each for each in old.argv):
             raise InvalidInput(
-                f"the command of {agent!r} held a secret, which was not written down, so it cannot be run again",
-                hint="start it anew, with the secret in a variable: `maos agent run --env NAME …`",
+                f"the command of {agent!r} contained a secret, which was not recorded, so it cannot be run again",
+                hint="start a new agent, with the secret in a variable: `maos agent run --env NAME …`",
             )
         program = self._dialect(before.kind).find(self._environment, old.argv)
         order, planned = await self._next(before, old, task, options)
@@ -242,7 +242,7 @@ class Attempts(AttemptReader):
     # --- asking ----------------------------------------------------------------------------------------------
 
     async def words_on_resume(self, agent: str) -> str:
-        """What an agent would be told if it was resumed now, as far as is recorded; nothing is changed."""
+        """The prompt that an agent would get if it was resumed now, as far as is recorded; nothing is changed."""
         before = await self.get(agent)
         dialect = self._dialect(before.kind)
         order = attempt_spec.order_of(before)
@@ -315,7 +315,7 @@ class Attempts(AttemptReader):
         missing = [name for name in names if name not in self._environment]
         if missing:
             raise InvalidInput(
-                f"the variable {missing[0]} is to be passed on, and is not set", hint=f"export {missing[0]}=…"
+                f"the variable {missing[0]} should be passed on, and is not set", hint=f"export {missing[0]}=…"
             )
         return {name: self._environment[name] for name in names}
 

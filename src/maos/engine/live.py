@@ -213,7 +213,7 @@ class LiveAttempt:
     def _is_due(self, offset: int) -> bool:
         """Whether lines without a fact, such as a few words of a paragraph, have waited long enough to be recorded.
 
-        Meanwhile the holder keeps them. An engine that takes over hears them again, and understands them as we did.
+        Meanwhile the holder keeps them. An engine that takes over reads them again, with the same result.
         """
         untold_us = self._heard_us - self.attempt.output_us
         untold_bytes = offset - self.attempt.offset
@@ -455,7 +455,7 @@ class LiveAttempt:
             signal=attempt.exit.get("signal"),
             out_of_memory=bool(attempt.exit.get("out_of_memory")),
             start_error=str(attempt.exit.get("start_error", "")),
-            # A program that had ended before it was told to has done all it wanted: to call it stopped would repeat it.
+            # A program that ended before it was asked to stop is complete: as a stopped one it would be repeated.
             stopping=attempt.stopping if attempt.stop_sent or not attempt.exit else "",
             holder_lost=not attempt.exit,
             unanswered=attempt.in_turn and self._dialect.capabilities.answers,

@@ -23,7 +23,7 @@ SIZE_BYTES_MAX = 1 << 30
 
 
 class CompressionResult(NamedTuple):
-    """How one algorithm did on one piece of data."""
+    """The result of one algorithm on one piece of data."""
 
     algorithm: str
     ratio: float
@@ -71,7 +71,7 @@ ALGORITHMS = tuple(_PAIRS)
 
 
 def compress(data: bytes, algorithm: str = "zstd") -> bytes:
-    """The data, smaller.
+    """Compress data.
 
     Example::
 
@@ -81,7 +81,7 @@ def compress(data: bytes, algorithm: str = "zstd") -> bytes:
 
 
 def decompress(data: bytes, algorithm: str, *, size: int) -> bytes:
-    """The data as it was; Corrupt unless it comes to exactly `size` bytes.
+    """Decompress data; Corrupt unless the result has exactly `size` bytes.
 
     Example::
 
@@ -100,7 +100,7 @@ def decompress(data: bytes, algorithm: str, *, size: int) -> bytes:
 
 
 def compress_all(items: Iterable[bytes], algorithm: str = "zstd") -> list[bytes]:
-    """Each of them, smaller.
+    """Compress several pieces of data.
 
     Example::
 
@@ -111,7 +111,7 @@ def compress_all(items: Iterable[bytes], algorithm: str = "zstd") -> list[bytes]
 
 
 def decompress_all(items: Sequence[bytes], algorithm: str, *, sizes: Sequence[int]) -> list[bytes]:
-    """Each of them as it was.
+    """Decompress several pieces of data.
 
     Example::
 

@@ -124,8 +124,8 @@ class Journal:
     ) -> Appended:
         """Write events to the end of a stream; on disk when this returns.
 
-        `expected` is the version the stream must be at (0: it must not exist). A `key` makes repeating the call
-        harmless. `under` a lease, nothing is written once the lease is lost.
+        `expected` is the version the stream must be at (0: it must not exist). With a `key`, a repeated call adds
+        nothing. `under` a lease, nothing is written once the lease is lost.
 
         Example::
 
@@ -155,9 +155,9 @@ class Journal:
         documents: Sequence[Document] = (),
         replacing: Sequence[Replacement] = (),
     ) -> Appended:
-        """Write to several streams at once: all of it or nothing.
+        """Write to several streams at once, to all of them or to none.
 
-        A `Key` carries a fingerprint of the caller's own; a plain string stands for exactly these events.
+        A `Key` has a fingerprint that the caller chose; that of a plain string is computed from the events.
 
         Example::
 
@@ -331,7 +331,7 @@ class Journal:
     # --- leases ----------------------------------------------------------------------------------------------
 
     async def acquire(self, name: str, *, ttl_s: float = 30.0, owner: str | None = None) -> Lease | None:
-        """The right to act on a name for a while; None while another holder's is valid.
+        """Acquire a lease; None while that of another owner is valid.
 
         Example::
 
@@ -353,7 +353,7 @@ class Journal:
         return await self.store.renew(lease, ttl_s=ttl_s)
 
     async def release(self, lease: Lease) -> None:
-        """Give the right back early.
+        """Release a lease before it expires.
 
         Example::
 

@@ -18,7 +18,7 @@ from maos.store.contract import GENESIS, Recorded
 
 
 class Damage(NamedTuple):
-    """Something that is not as it was written, and what can still be had."""
+    """Something that is not as it was written, and what can be recovered."""
 
     stream: str
     version: int
@@ -142,7 +142,7 @@ class _StreamCheck:
             self._missing.update(range(expected, first))
             self._previous = b""  # what it followed is missing; the next ones are checked against it
         elif first < expected:
-            self._found.append((event.version, f"stands for versions from {first} on, which others stand for"))
+            self._found.append((event.version, f"covers versions from {first} on, which other events cover too"))
         proven = True
         if event.spans > 1:
             self._replaced[event.version] = event
@@ -174,7 +174,7 @@ class _StreamCheck:
     def _check_order(self, event: Recorded) -> None:
         if self._proven is not None:
             if event.position <= self._proven.position:
-                self._found.append((event.version, "stands before its predecessor in the journal"))
+                self._found.append((event.version, "has a lower position than its predecessor"))
             if event.time_us < self._proven.time_us:
                 self._found.append((event.version, "is older than its predecessor"))
         if event.token:

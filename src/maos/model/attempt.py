@@ -29,9 +29,9 @@ FORMAT = 2
 TOOL_CHARS_MAX = 300
 RESULT_CHARS_MAX = 4000
 ROLLED_BACK = (
-    "The run you are part of resumes from an earlier point in time. You were interrupted there, and now continue. Your "
-    "files are as they were then, in a folder of your own: {folder}. Work there, whatever other folder you remember. "
-    "What you or others did after that time does not count."
+    "The run you are part of was rolled back to an earlier point in time, and you continue from there. Your files are "
+    "as they were then, in a folder of your own: {folder}. Work there, whatever other folder you remember. What you or "
+    "others did after that time is no longer part of the run."
 )
 MOVED = (
     "Your files were moved meanwhile: what was in {before} is now in {folder}. Work there, whatever other folder you "
@@ -377,8 +377,9 @@ def restoration(before: Attempt, *, remembers: bool, messages: Sequence[str] = (
     `remembers` is whether it continues its own session; if not, the message has the task and what it had found.
     `messages` are included as they are: `maos.model.message.render` has quoted what must be.
     """
-    why = TABLE[before.failure].meaning if before.failure in TABLE else "it had finished its turn"
-    parts = [f"You were interrupted ({why}) and now continue. Your files are as you left them."]
+    reason = TABLE[before.failure].meaning if before.failure in TABLE else ""
+    why = f"You were interrupted ({reason})" if reason else "Your turn had ended"
+    parts = [f"{why}, and now you continue. Your files are as you left them."]
     if before.origin:
         parts = [ROLLED_BACK.format(folder=before.order["cwd"])]
     elif before.moved_from:
@@ -386,7 +387,7 @@ def restoration(before: Attempt, *, remembers: bool, messages: Sequence[str] = (
     if not remembers:
         parts.append(f"You do not remember it, so here is the task again:\n\n{before.task}")
         if before.last_text:
-            parts.append(f"The last you said was:\n\n{_short(before.last_text, RESULT_CHARS_MAX)}")
+            parts.append(f"Your last message was:\n\n{_short(before.last_text, RESULT_CHARS_MAX)}")
         found = [f"- {each.text}" for each in before.discoveries]
         if found:
             parts.append("You had reported:\n" + "\n".join(found))
@@ -396,11 +397,11 @@ def restoration(before: Attempt, *, remembers: bool, messages: Sequence[str] = (
         unknown = before.tools_open.values()
         tools = [f"- {tool.name}: {_short(str(tool.input), TOOL_CHARS_MAX)}" for tool in unknown]
         parts.append(
-            "It is not known whether these took effect. Check before you rely on them or run them again:\n"
+            "It is unknown whether these tool calls took effect. Check before you rely on them or repeat them:\n"
             + "\n".join(tools)
         )
     if messages:
-        parts.append("\n\n".join(("These messages came meanwhile.", *messages)))
+        parts.append("\n\n".join(("These messages arrived meanwhile.", *messages)))
     parts.append("Continue from where you stopped and finish the task.")
     return "\n\n".join(parts)
 

@@ -39,7 +39,7 @@ def content(run: Run) -> Content:
 def still_asked(found: Content, run: Run) -> dict[str, Question]:
     """The questions of new content of a run, without those that its tasks asked before and do not wait for any more.
 
-    A task that starts again, here or in the place of another run, asks under the same ids once more; with an earlier
+    A task that starts again, in this run or after a join, asks under the same ids once more; with an earlier
     answer it would never be asked.
     """
     return {id: each for id, each in found.questions.items() if _counts(each, found.tasks.get(asked_for(id)), run)}

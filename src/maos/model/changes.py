@@ -63,7 +63,7 @@ class Extend:
 
 
 class Replace:
-    """In an update: put this value in the place of a dictionary instead of merging the two.
+    """In an update: replace a dictionary by this value instead of merging the two.
 
     Example::
 

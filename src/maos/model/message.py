@@ -27,8 +27,8 @@ NO_RUN = "-"
 TOPICS = "topics"
 FORMAT = 2
 """Of the kept fold of acknowledgements."""
-EXPIRED = "it was not received before its time to live was over"
-OUTDATED = "it was older than the messages that are restored"
+EXPIRED = "it was not received within its time to live"
+OUTDATED = "it was older than restore_s when its receiver started"
 
 
 def inbox(name: str) -> str:

@@ -125,7 +125,7 @@ async def _folds(journal: Journal) -> list[Finding]:
             built = await kind.at(journal, document.key, version=fold.version)
             if built is None or msgspec.to_builtins(built) != msgspec.to_builtins(fold):
                 found.append(_differing(journal, kind, document))
-    what = f"{kept - len(found)} of {kept} kept folds are what their events say"
+    what = f"{kept - len(found)} of {kept} stored folds match their events"
     return [Finding(Level.OK, "views", what), *found] if kept else []
 
 
@@ -142,10 +142,11 @@ def _differing(journal: Journal, kind: Kind[Any], document: Document) -> Finding
 
     async def fix() -> str:
         await journal.store.append(documents=[kind.nothing(document.key, document.version)])
-        return f"dropped the kept fold of {fold}; it is built anew when it is needed"
+        return f"deleted the stored fold of {fold}; it is computed again when it is needed"
 
-    what = f"the kept fold of {fold} is not what its events say"
-    return Finding(Level.BAD, "views", what, "it can be built anew", f"Drop the kept fold of {document.key}?", fix)
+    what = f"the stored fold of {fold} does not match its events"
+    hint, question = "it can be computed again", f"Delete the stored fold of {document.key}?"
+    return Finding(Level.BAD, "views", what, hint, question, fix)
 
 
 async def without_database(name: str, error: MaosError, load: Callable[[], object], *, version: str) -> list[Finding]:
@@ -198,7 +199,7 @@ def machine(database: str, folder: Path | None, version: str) -> Iterator[Findin
         free = shutil.disk_usage(place).free
         what = f"{free / 1e9:.1f} GB free where the {about} {'is' if about == 'database' else 'are'}"
         level = Level.BAD if free < GONE_BYTES else Level.LOOK if free < LOW_BYTES else Level.OK
-        hint = "" if level is Level.OK else "make room: maos admin cleanup, maos workflow state cleanup"
+        hint = "" if level is Level.OK else "free some space: maos admin cleanup, maos workflow state cleanup"
         yield Finding(level, "disk", what, hint)
     versions = f"Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}"
     yield Finding(Level.OK, "versions", f"maos {version}, {versions}")
@@ -211,7 +212,7 @@ def settings_finding(load: Callable[[], object]) -> Iterator[Finding]:
     try:
         if settings.are_there():
             load()
-            what = "every value makes sense; `maos admin config show` tells where each comes from"
+            what = "every value is valid; `maos admin config show` shows where each comes from"
             yield Finding(Level.OK, "settings", what)
     except MaosError as error:
         yield Finding(Level.BAD, "settings", error.what, error.hint or "maos admin config validate")
@@ -323,7 +324,7 @@ def _orphaned(tree: Path, workspace: Workspace) -> Finding:
 
     return Finding(
         Level.LOOK, "worktree", f"{tree} belongs to no agent and no run in this database",
-        "it was made by work that this database does not know: an older copy was put back, or runs were deleted",
+        "it was made by work that this database does not know: an older copy was restored, or runs were deleted",
         f"Remove {tree}, if everything in it is saved?", fix,
     )  # fmt: skip
 
@@ -334,6 +335,6 @@ def _unfinished(root: Path, name: str) -> Finding:
         return f"removed {root / name}"
 
     return Finding(
-        Level.BAD, "worktree", f"{root / name} was begun and never finished", "nothing is in it that is not elsewhere",
+        Level.BAD, "worktree", f"{root / name} was begun and never finished", "everything in it is saved elsewhere",
         f"Remove {root / name}?", fix,
     )  # fmt: skip

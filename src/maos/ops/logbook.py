@@ -112,7 +112,7 @@ def _position(log: int, path: Path) -> int | None:
         return None
     number, _, rest = os.pread(log, 64, 0).partition(b" ")
     if not number.isdigit() or not rest.startswith(FIRST.strip().encode()):
-        raise InvalidInput(f"{path} is no log of ours", hint="set log.file to a file of its own")
+        raise InvalidInput(f"{path} is not a log of maos", hint="set log.file to a file of its own")
     tail = os.pread(log, TAIL_BYTES, max(0, size - TAIL_BYTES))
     whole = tail.rfind(b"\n") + 1
     if whole < len(tail):

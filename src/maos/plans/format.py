@@ -16,49 +16,49 @@ Command = str | list[str]
 
 
 class FileGate(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a task must pass before it counts as done: exactly one of these."""
+    """A check that a task must pass before it is done: exactly one of these."""
 
     command: Annotated[Command, Meta(description="A command that must succeed.")] = ""
     person: Annotated[str, Meta(description="A question that a person answers with yes or no.")] = ""
-    review: Annotated[str, Meta(description="What an agent that reviews the work is told.")] = ""
+    review: Annotated[str, Meta(description="Instructions for an agent that reviews the work.")] = ""
 
 
 class FileTask(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """One piece of work: a `task` for an agent, a `command` (a `task` beside it says what it is for), or `python`."""
 
-    name: Annotated[Word, Meta(description="What the task is called; no other task of the plan has this name.")]
-    task: Annotated[str, Meta(description="What an agent is told.")] = ""
+    name: Annotated[Word, Meta(description="The name of the task, which no other task of the plan has.")]
+    task: Annotated[str, Meta(description="The task of an agent, in words.")] = ""
     command: Annotated[
         Command,
         Meta(description="A command. A string is split into words as a shell does; no shell runs it, so there are "
              "no pipes and no `$VARIABLES`. A list is used as it is."),
     ] = ""  # fmt: skip
     python: Annotated[str, Meta(description="A function, as `module:name`, in a process of its own.")] = ""
-    arguments: Annotated[
-        dict[str, Any], Meta(description="What the function is given, as JSON, in `context.task`.")
-    ] = msgspec.field(default_factory=dict, name="with")
+    arguments: Annotated[dict[str, Any], Meta(description="Arguments of the function, as JSON, in `context.task`.")] = (
+        msgspec.field(default_factory=dict, name="with")
+    )
     needs: Annotated[
         str | list[str],
-        Meta(description="Tasks that must be done before this one begins. The name of a task with a matrix means all "
+        Meta(description="Tasks that must be done before this one starts. The name of a task with a matrix means all "
              "its combinations."),
     ] = []  # fmt: skip
     matrix: Annotated[
         dict[Word, list[Scalar]],
         Meta(description="The task once for each combination of these values, used as `{{ matrix.NAME }}`."),
     ] = {}
-    gates: Annotated[list[FileGate], Meta(description="What the work must pass, in this order.")] = []
+    gates: Annotated[list[FileGate], Meta(description="Checks that the work must pass, in this order.")] = []
     agent: Annotated[
-        str, Meta(description="The type of agent, such as `developer`; it gives what is not said here.")
+        str, Meta(description="The type of agent, such as `developer`; its settings apply where the task has none.")
     ] = ""
     kind: Annotated[str, Meta(description="The kind of agent, such as `claude`, `codex` or `acp:gemini`.")] = ""
     model: Annotated[str, Meta(description="The model that the agent uses.")] = ""
     tools: Annotated[list[str], Meta(description="The tools that the agent may use without asking.")] = []
     mcp: Annotated[
         bool,
-        Meta(description="Whether a command is told whose it is, so that it can use `maos mcp`; an agent with a model "
-             "always has those tools."),
+        Meta(description="Whether a command gets the variables that `maos mcp` needs; an agent with a model always has "
+             "its tools."),
     ] = False  # fmt: skip
-    priority: Annotated[Priority, Meta(description="Among tasks that could begin, the highest first.")] = 0
+    priority: Annotated[Priority, Meta(description="Of the tasks that can start, the highest starts first.")] = 0
     time_limit_s: Annotated[
         float, Meta(ge=0, le=1e9, description="The task fails after so many seconds; 0: the limit of the run.")
     ] = 0.0
@@ -71,11 +71,11 @@ class FileTask(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
 
 
 class FilePlan(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A plan: tasks, and which of them need which."""
+    """A plan: tasks, and for each task the tasks that it needs."""
 
     version: Annotated[int, Meta(ge=1, description="The version of this format.")] = VERSION
-    name: Annotated[str, Meta(description="What the plan is called; the file's name if it says nothing.")] = ""
-    request: Annotated[str, Meta(description="What was asked for; the plan's name if it says nothing.")] = ""
+    name: Annotated[str, Meta(description="The name of the plan; by default that of the file.")] = ""
+    request: Annotated[str, Meta(description="The request; by default the name of the plan.")] = ""
     summary: Annotated[str, Meta(description="The plan in a sentence, shown with it.")] = ""
     variables: Annotated[
         dict[Word, Scalar],

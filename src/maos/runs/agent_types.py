@@ -1,4 +1,4 @@
-"""Types of agents, such as developer or reviewer: how an agent of that type is told to work, and what it may do.
+"""Types of agents, such as developer or reviewer: the instructions of an agent of that type, and what it may do.
 
 A type is a Markdown file: what stands between two lines of `---` at its top are settings, the rest is what the agent
 is told. maos has a few; those in the user's folder come before them, and those of the project before both. What a type
@@ -36,7 +36,7 @@ class AgentType(msgspec.Struct, kw_only=True, omit_defaults=True):
     kind: str = ""
     model: str = ""
     tools: list[str] = []
-    """What it may use unasked."""
+    """What it may use without asking."""
     permission: str = ""
     time_limit_s: float = 0.0
     budget_usd: float = 0.0

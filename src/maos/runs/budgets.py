@@ -17,8 +17,8 @@ LEFT_USD_MIN = 0.01
 """A budget that is used up is not the same as none, which is what 0 means to agents."""
 
 WARNING = (
-    "{percent} % of what {whose} may take is used up ({limits}). Come to an end now: finish what you have "
-    "begun, leave the files in good order, and say what is done and what is left."
+    "{percent} % of the budget of {whose} is used ({limits}). Finish now: complete what you have started, "
+    "leave the files in good order, and report what is done and what is left."
 )
 
 
@@ -52,15 +52,15 @@ class Budget(NamedTuple):
         return ""
 
     def time_is_up(self) -> str:
-        """What is said when the time is over."""
-        return f"the time of {self.time_s:g} s is over"
+        """The reason when the time limit is reached."""
+        return f"the time limit of {self.time_s:g} s is reached"
 
     def left_usd(self, spent_usd: float) -> float:
         """The money that is left; 0 when there is no limit."""
         return max(LEFT_USD_MIN, self.cost_usd - spent_usd) if self.cost_usd else 0.0
 
     def warning(self, whose: str) -> str:
-        """What the agents are told before a limit."""
+        """The warning to agents before a limit."""
         parts = [f"${self.cost_usd:.2f}"] if self.cost_usd else []
         parts += [f"{self.tokens} tokens"] if self.tokens else []
         parts += [f"{self.time_s:g} s"] if self.time_s else []
@@ -79,7 +79,7 @@ class Meter:
     def __init__(self, budget: Budget, whose: str) -> None:
         self.budget = budget
         self.warning = budget.warning(whose)
-        """What is said when most of it is used up."""
+        """The warning when most of it is used."""
         self._began_s = time.monotonic()
         self._nearly = asyncio.Event()
         self.spent = asyncio.Event()

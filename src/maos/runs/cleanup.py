@@ -310,7 +310,7 @@ class Upkeep:
         return self._settings.values.orchestrate.concurrency if self._fixed is None else self._fixed
 
     async def beside(self, work: Awaitable[T]) -> T:
-        """Await work, and meanwhile apply changed settings and clean up. What fails of that is only told."""
+        """Await work, and meanwhile apply changed settings and clean up. A failure of that is only reported."""
         keeping = asyncio.create_task(self._keep())
         try:
             return await work
@@ -319,7 +319,7 @@ class Upkeep:
             for error in await asyncio.gather(keeping, return_exceptions=True):
                 if isinstance(error, Exception):
                     what = f"{type(error).__name__}: {error}"
-                    said = f"the settings and the disk were not looked after to the end: {what}"
+                    said = f"reloading settings and cleaning up have stopped: {what}"
                     self._tell(said, {"kind": "upkeep", "problem": what})
 
     async def _keep(self) -> None:
@@ -337,13 +337,13 @@ class Upkeep:
         if news.problem is not None:
             said = {"what": news.problem.what, "hint": news.problem.hint or None}
             hint = f" ({news.problem.hint})" if news.problem.hint else ""
-            text = f"the settings were changed and cannot be used, those before stay: {news.problem.what}{hint}"
+            text = f"the changed settings are invalid, the previous ones stay in effect: {news.problem.what}{hint}"
             self._tell(text, {"kind": "settings", "changed": [], "problem": said})
             return
         for each in news.changed:
             text, live = f"settings: {each}", each.live
             if each.name == "orchestrate.concurrency" and self._fixed is not None:
-                text, live = f"{text}; this run keeps {self._fixed}, as was asked for", False
+                text, live = f"{text}; this run keeps {self._fixed}, as its options say", False
             elif each.name == "orchestrate.concurrency" and self._set_concurrency is not None:
                 self._set_concurrency(self.concurrency)
             elif each.name == "notify.urls":

@@ -26,7 +26,7 @@ from maos.travel.relocation import merged_work
 from maos.workspaces import Workspace
 
 REVIEWS = "ask"
-"""What an agent that reviews may do unasked: nothing."""
+"""What an agent that reviews may do without asking: nothing."""
 
 
 class Act(NamedTuple):
@@ -38,10 +38,10 @@ class Act(NamedTuple):
     kind: str
     command: tuple[str, ...]
     words: str
-    """What an agent would be told."""
+    """The prompt of an agent."""
     permission: str
     tools: tuple[str, ...]
-    """What it may do unasked."""
+    """What it may do without asking."""
 
 
 def of_run(run: Run, newest: Mapping[str, Attempt], commands: Iterable[EventBase]) -> list[Act]:

@@ -1,8 +1,8 @@
 """Decides what follows for a run: from the outcome of an attempt or of a check, and from a command in its inbox.
 
 A merge conflict loses nothing: the task's work is a commit of its own, the work of the others is not touched, and tasks
-that do not need this one continue while a person decides. What others are told about a command is sent over the bus in
-the same append, so that it is in the history like everything else that is said, and one is not there without the other.
+that do not need this one continue while a person decides. Messages that follow from a command are sent over the bus in
+the same append, so that they are in the history exactly when the command was applied.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ CHOICES = {
     MERGE_AGAIN: "merge again, after you have changed something",
     OWN: "take these files as this task left them; what the others changed in them is dropped",
     OTHERS: "keep these files as the others left them; what this task changed in them is dropped",
-    BY_TASK_AGENT: "let the task's agent bring both together",
+    BY_TASK_AGENT: "let the task's agent merge both sides",
     GIVE_UP: "the task fails; resuming the run asks again",
 }
 FILES_SHOWN_MAX = 20
-CONFLICT_TASK = """The work of a task could not be merged with that of others: both changed the same places. \
+CONFLICT_TASK = """The work of a task could not be merged with that of others: both changed the same lines. \
 The files in this folder have both sides now, with conflict markers (<<<<<<<, =======, >>>>>>>) where they differ:
 
 {files}
 
-Bring both sides together in these files, so that what each of them wanted still works, and remove all markers. Change \
+Merge both sides in these files, so that what each of them does still works, and remove all markers. Change \
 nothing else, and do not commit. The task was:
 
 {task}"""
@@ -92,7 +92,7 @@ class Outcome(NamedTuple):
     message: str = ""
     reset_us: int = 0
     at_us: int = 0
-    """When it came out; 0 for now. An engine that was away hears of it later."""
+    """When the outcome was known; 0 for now. An engine that was detached reads it later."""
     cost_usd: float = 0.0
     tokens: int = 0
     commit: str = ""
@@ -304,11 +304,11 @@ class CommandHandler:
         return Decision([answered], [each for appends in told for each in appends])
 
     def _add_tasks(self, run: Run, wanted: TasksRequested, version: int, now_us: int) -> Decision:
-        """Tasks that an agent has asked for; one that makes no sense is refused, and the agent told why."""
+        """Tasks that an agent has requested; an invalid one is refused, with a message to the agent."""
         by, count = wanted.asked_by, len(wanted.tasks)
         try:
             if self._asked + count > TASKS_REQUESTED_MAX:
-                raise InvalidInput(f"agents have asked for {self._asked} tasks", hint="no more are taken in this run")
+                raise InvalidInput(f"agents have asked for {self._asked} tasks", hint="this run accepts no more")
             plan.from_data({"tasks": [*(each.plan for each in run.tasks.values()), *wanted.tasks]})
         except InvalidInput as error:
             told = self._tell(run, SENDER, by, f"Your task was refused: {error}", "error")

@@ -44,7 +44,7 @@ class AgentOutput(NamedTuple):
 
 
 class MessageUpdate(NamedTuple):
-    """An agent or a person told others something."""
+    """An agent or a person sent a message."""
 
     message: Message
 
@@ -82,7 +82,7 @@ class RunFeed:
         self.run = Run(id=id)
         """The run as of the newest update."""
         self.attempts: dict[str, Attempt] = {}
-        """The newest attempt of each agent that was at work when the feed began, or was heard of since, by name."""
+        """The newest attempt of each agent that was at work when the feed began, or has started since, by name."""
 
     async def __aenter__(self) -> RunFeed:
         if not self._from_start:

@@ -1,7 +1,8 @@
 """Tells a person elsewhere that a run needs them, or has ended: by apprise, at addresses that they gave.
 
-Nothing here makes a run wait. What is to be told is recorded, sent by a thread, and recorded again. If the engine dies
-in between, it is unknown whether it was sent: the engine that resumes the run records that, and does not send it again.
+Nothing here makes a run wait. A notification is recorded, sent by a thread, and its outcome is recorded. If the engine
+dies in between, it is unknown whether it was sent: the engine that resumes the run records that, and does not send it
+again.
 """
 
 from __future__ import annotations
@@ -74,12 +75,12 @@ def send(address: Address, title: str, body: str) -> str:
         if target.notify(title=title, body=body):
             return ""
         text = " ".join(said.getvalue().split())
-    return without_address(re.sub(r"^[\d:,.\- ]*\w* - ", "", text), address.url) or "it was not taken"
+    return without_address(re.sub(r"^[\d:,.\- ]*\w* - ", "", text), address.url) or "it was refused"
 
 
 def test(address: Address) -> str:
     """Send a test to an address; what went wrong, or nothing. Waits for the network."""
-    return send(address, "maos: a test", "If you can read this, maos can tell you when a run needs you.")
+    return send(address, "maos: a test", "maos can send you notifications at this address.")
 
 
 def without_address(text: str, url: str) -> str:
@@ -92,7 +93,7 @@ def without_address(text: str, url: str) -> str:
 
 
 async def load(journal: Journal, run: str) -> RunNotices:
-    """Everything that was told about a run."""
+    """All notifications of a run."""
     found = RunNotices()
     async for record in journal.read(stream(run)):
         found.apply(record.event)
@@ -136,7 +137,7 @@ class Notifier:
                 self._wanted(attempt, asked)
 
     async def readdress(self, to: Sequence[Address]) -> None:
-        """Tell these from now on; those that are told no more still get what was to be told them."""
+        """Use these addresses from now on; notifications that are planned for others are still sent."""
         known = {each.url: each for each in self.to}
         for each in to:
             if each.url not in known:
@@ -230,7 +231,7 @@ class Notifier:
                 await self._record(NoticeSent(id=notice.id, address=address.name, at_us=now_us))
                 return
             await self._record(NoticeFailed(id=notice.id, address=address.name, why=why, at_us=now_us))
-            self._tell(f"address {address.name} was not told that {notice.title}: {why}")
+            self._tell(f"not sent to address {address.name}: {notice.title} ({why})")
 
     async def _tried(self, notice: NoticePlanned, address: Address) -> str:
         """Send a notice, with some tries; what went wrong with the last one, or nothing."""
@@ -240,9 +241,10 @@ class Notifier:
             crash_point("notify:after send")
             if not why or pause_s is None or self._closing.is_set():
                 break
-            self._tell(f"address {address.name} could not be told that {notice.title} ({why}); it is tried again")
+            self._tell(f"not sent to address {address.name}: {notice.title} ({why}); retrying")
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await self._closing.wait()
         return why
 
     async def _record(self, event: NoticePlanned | NoticeOutcome) -> bool:

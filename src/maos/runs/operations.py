@@ -226,7 +226,7 @@ class RunOperations(RunViews):
         return True
 
     async def ask(self, id: str, question: str, *, key: str, asked_by: str, **more: Any) -> None:
-        """Put a question to a person; the same `key` asks once, also when an agent asks again after a crash."""
+        """Ask a person a question; the same `key` asks once, also when an agent asks again after a crash."""
         asked = QuestionAsked(id=key, question=question, asked_by=[asked_by], at_us=self._clock.now_us(), **more)
         once = Key(f"ask/{id}/{asked_by}/{key}", hashlib.sha256(question.encode()).digest())
         await self._journal.append_all([Append(inbox(id), [asked])], key=once)
@@ -241,7 +241,7 @@ class RunOperations(RunViews):
     # --- housekeeping ----------------------------------------------------------------------------------------
 
     async def remove(self, id: str, *, dry_run: bool = False) -> Removal:
-        """Free the worktrees of a run that is not executed, and leave it out of lists. Its events stay.
+        """Remove the worktrees of a run that is not executed, and omit it from lists. Its events stay.
 
         InvalidInput when a worktree has changes that no checkpoint has; `dry_run` shows all of that, and changes
         nothing.
@@ -263,14 +263,14 @@ class RunOperations(RunViews):
         return removal
 
     async def keep(self, id: str, why: str = "") -> bool:
-        """Have no cleanup ever remove anything of a run; False when that was so already."""
+        """Pin a run: no cleanup removes anything of it; False when it was pinned already."""
         if (await cleanup.permanent(self._journal)).get((await self.get(id)).id) == why:
             return False
         await self._journal.append(PERMANENT, PinAdded(run=id, why=why, at_us=self._clock.now_us()))
         return True
 
     async def unkeep(self, id: str) -> bool:
-        """Have cleanups treat a run like any other again; False when they did already."""
+        """Unpin a run: cleanups treat it like any other again; False when it was not pinned."""
         if (await self.get(id)).id not in await cleanup.permanent(self._journal):
             return False
         await self._journal.append(PERMANENT, PinRemoved(run=id, at_us=self._clock.now_us()))

@@ -1,7 +1,7 @@
 """Asks an agent for a plan: what it answers is checked like any other plan, and the agent may correct it once.
 
-The answer comes from a model, and a repository may have told that model what to say. So it can only say which tasks
-there are, what each agent is told and which type does it: no commands, no tools and no limits. Those are a person's.
+The answer comes from a model, and a repository may have told that model what to say. So a plan can only name
+tasks, their texts and types of agents: no commands, no tools and no limits, which only a person can set.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ Look at the folder as far as you need to. Then answer with one JSON object in a 
 {schema}
 
 Each task is done by one agent on its own. It sees the files of the tasks it needs, and their results, but not this \
-conversation: `task` must tell it everything. Tasks that need nothing of each other run at the same time, so they must \
-not change the same files. Use as few tasks as the work has parts, at most {tasks_max}.
+conversation: `task` must contain everything. Tasks that do not need each other run at the same time, so they must \
+not change the same files. Use as few tasks as possible, one for each independent part of the work, at most {tasks_max}.
 
 `agent` is one of these types:
 
@@ -55,11 +55,11 @@ Your plan cannot be used:
 
 {problems}
 
-Answer with the whole plan again, corrected, as one JSON object in a ```json block. Nothing else is asked of you.
+Answer with the whole plan again, corrected, as one JSON object in a ```json block. Do nothing else.
 """
 
 REVISE = """\
-The person who asked wants the plan otherwise:
+The person wants this change of the plan:
 
 {change}
 
@@ -179,7 +179,7 @@ async def _answered(running: LiveAttempt) -> Attempt:
 
 
 def prompt(request: str, types: Mapping[str, AgentType]) -> str:
-    """What the planner is told."""
+    """The prompt of the planner."""
     schema = json.dumps(msgspec.json.schema(Planned), indent=1)
     known = "\n".join(f"- {each.name}: {each.description}" for each in types.values())
     return PROMPT.format(request=request, schema=schema, types=known, tasks_max=TASKS_MAX)

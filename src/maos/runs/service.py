@@ -53,10 +53,10 @@ KEEP = "keep"
 
 
 class Observer:
-    """What a front end is told, and asked, while its process resumes and executes a run; override what matters."""
+    """Callbacks of a front end whose process resumes and executes a run; override those that it needs."""
 
     async def agree(self, run: Run, acts: Sequence[Act]) -> bool:
-        """Whether a person agrees to what a run from elsewhere would start here."""
+        """Whether a person agrees to what an imported run would start here."""
         return False
 
     def moved(self, moved: Moved) -> None:
@@ -97,7 +97,7 @@ class Runs(RunOperations):
         self._to_pause: dict[str, str] = {}
 
     async def close(self) -> None:
-        """Give back the leases of runs that were claimed and not executed."""
+        """Release the leases of runs that were claimed and not executed."""
         for id in list(self._claims):
             await self._release(self._claims.pop(id))
 
@@ -129,7 +129,7 @@ class Runs(RunOperations):
         options: Mapping[str, Any] | None = None,
         id: str = "",
     ) -> Run:
-        """Record a run of an approved plan; nothing of it has begun, and any engine can execute it.
+        """Record a run of an approved plan without claiming it; any engine can execute it.
 
         Example::
 
@@ -228,7 +228,7 @@ class Runs(RunOperations):
 
         In this order, and nothing of it without the one before: the run is moved to `folder`, a person agrees to what
         came with a file, a changed plan file is handled as `on_change` says (keep, replay or refuse), tasks are
-        added, and the run is claimed with `options` in the place of those of the same names. `now` does not wait for
+        added, and the run is claimed with `options`, which replace those of the same names. `now` does not wait for
         the end of a rate limit.
 
         Example::
@@ -292,8 +292,8 @@ class Runs(RunOperations):
         return consent.of_run(run, newest, commands)
 
     async def agree(self, id: str) -> dict[str, Any]:
-        """Agree, as a person who has seen `acts`, to what a run from elsewhere does, and make its worktrees; the
-        options that it is executed with.
+        """Record that a person who has seen `acts` agrees to what an imported run does, and create its worktrees;
+        returns the options that it is executed with.
 
         Example::
 
@@ -305,8 +305,8 @@ class Runs(RunOperations):
         return await consent.agree(self._journal, self._clock, self._attempts, run)
 
     async def move(self, id: str, folder: Path | str, *, dry_run: bool = False) -> Moved:
-        """Have a run work in another folder: it was moved, or another machine has a copy of its repository. Worktrees
-        that are missing are made again with what was last saved.
+        """Set the folder of a run, which was moved, or of which another machine has a copy. Missing worktrees are
+        created again from their last checkpoints.
 
         Example::
 
@@ -373,7 +373,7 @@ class Runs(RunOperations):
         """Execute what is left of a run, until it has ended or is paused. Held while another engine executes it.
 
         A run that `start` or `resume` claimed is executed under that lease; any other is claimed first, and keeps
-        `options` in the place of those of the same names. Meanwhile the run is saved at intervals, notifications are
+        `options`, which replace those of the same names. Meanwhile the run is saved at intervals, notifications are
         sent to the addresses in `notify` and those of the settings, and settings that change are applied. Cancelled,
         this engine detaches: the agents keep running, and any engine can resume the run.
 
@@ -448,7 +448,7 @@ class Runs(RunOperations):
             self._to_pause[id] = why
 
     def set_concurrency(self, id: str, concurrency: int) -> None:
-        """Have more or fewer agents work at once on a run that this engine executes, from now on."""
+        """Set how many agents work at once on a run that this engine executes."""
         if id in self._schedulers:
             self._schedulers[id].set_concurrency(concurrency)
 

@@ -111,7 +111,7 @@ class Next(NamedTuple):
 
 
 class NoticeInfo(NamedTuple):
-    """Something that people were told about a run."""
+    """A notification about a run."""
 
     run: str
     id: str
@@ -242,7 +242,7 @@ class RunViews(RunReader):
         return RunView(run, attempts, waiting, asked, now, messages, at_us, permanent)
 
     async def status_at(self, moment: PointInTime) -> tuple[RunView, list[SentMessage]]:
-        """A run as it was at a point in time, and what its agents had told each other by then."""
+        """A run as it was at a point in time, with the messages of its agents until then."""
         then = await points_in_time.run_at(self._journal, moment)
         attempts = await at_work(self._attempts, then, moment.position)
         waiting = self._journal.read(inbox(then.id), after=then.inbox_cursor)
@@ -259,13 +259,13 @@ class RunViews(RunReader):
         return await at_work(self._attempts, run)
 
     async def messages(self, id: str, *, newest: int = 0) -> list[SentMessage]:
-        """What the agents of a run told each other: everything, or the newest so many."""
+        """The messages between the agents of a run: all, or the newest so many."""
         if newest:
             return await message_history.newest(self._journal, id, newest)
         return [each async for each in message_history.read(self._journal, id, Filter())]
 
     async def versions(self, id: str) -> list[Record]:
-        """Every event of a run, the oldest first: each is a version that the run can be taken back to."""
+        """Every event of a run, the oldest first: each is a version that the run can be rolled back to."""
         return [record async for record in self._journal.read(stream(id))]
 
     def follow(self, id: str, *, from_start: bool = False) -> RunFeed:

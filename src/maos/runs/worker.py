@@ -28,9 +28,9 @@ from maos.runs.decisions import Outcome, tokens_of
 
 DISCOVERIES_TOLD, DISCOVERY_CHARS_MAX = 20, 400
 RESULT_CHARS_MAX = 8000
-"""How much of what a task reported those that need it are told."""
+"""How much of a task's report is given to the tasks that need it."""
 GATE_LINES = 20
-"""How much of what a failing gate printed its agent is told."""
+"""How much of the output of a failing gate is given to the agent."""
 REVIEW = (
     "{review}\n\nThe work is in this folder. Change nothing. End with one line: APPROVED, or REJECTED and the reason."
 )
@@ -197,7 +197,7 @@ class AgentWorker:
             )
 
     async def _warn(self, running: LiveAttempt, meter: Meter) -> None:
-        """Tell an agent once that it comes to a limit, if it can be told."""
+        """Warn an agent once that it reaches a limit, if it accepts messages."""
         if any(meter.budget) and self._attempts.takes_words(running.attempt.kind):
             await meter.until_nearly_used_up()
             await self._attempts.send(running.attempt.agent, meter.warning, sender=SENDER)
@@ -297,7 +297,7 @@ class AgentWorker:
         left = await asyncio.to_thread(decisions.files_with_markers, workspace.tree, task.conflict)
         if done.failure or left or saved is None:
             await workspaces.restore(workspace, outcome.commit)
-            why = f"the agent that was to resolve it did not: {done.message or 'conflict markers are left'}"
+            why = f"the agent did not resolve the conflict: {done.message or 'conflict markers are left'}"
             return spent._replace(failure="merge_conflict", message=why, files=tuple(left or task.conflict))
         return await self._merge(run, task, spent._replace(commit=saved.commit))
 

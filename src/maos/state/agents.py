@@ -48,7 +48,7 @@ class AgentStates(StateSnapshots):
         key: str | None = None,
         under: Lease | None = None,
     ) -> State:
-        """Begin an agent's history; without data, with the usual fields of an agent.
+        """Create the state of an agent; without data, with the default fields.
 
         Example::
 
@@ -105,7 +105,7 @@ class AgentStates(StateSnapshots):
     ) -> Update:
         """Change some fields; what is not named stays. Nested dictionaries merge.
 
-        With `expected`, Conflict unless the agent is at that version. Without it, the changes are computed anew
+        With `expected`, Conflict unless the agent is at that version. Without it, the changes are computed again
         when another writer was first. Nothing is written when nothing would change.
 
         Example::
@@ -227,7 +227,7 @@ class AgentStates(StateSnapshots):
         metadata: Mapping[str, Any] | None = None,
         under: Lease | None = None,
     ) -> Update:
-        """Make the state what it was at a version. This appends: nothing that happened is rewritten (I14).
+        """Roll the state back to a version. This appends an event; nothing is rewritten (I14).
 
         Example::
 

@@ -73,7 +73,7 @@ class Tally:
         """Lists whose old items were altered: their segments are no longer true."""
 
     def distrust(self) -> None:
-        """Have the next fold write all segments anew."""
+        """Have the next fold write all segments again."""
         self.changed_inside.update(self.segments)
 
     def saw(self, ops: list[Op]) -> None:
@@ -151,7 +151,7 @@ def _fold_documents(state: State, tally: Tally, stream: str) -> list[Document] |
 
 
 def renewed(state: State, tally: Tally, stream: str) -> list[Document]:
-    """A fold of this state in the place of an older one, which compaction may have cut off from the events after it."""
+    """A fold of this state, which replaces an older one: compaction may have cut that off from the events after it."""
     tally.distrust()
     return _fold_documents(state, tally, stream) or [Document("fold", stream, state.version, None)]
 
@@ -186,7 +186,7 @@ async def load(
         state = State(agent, version, content["state"], int(total, 16), time_us, source, type_)
         return KeptFold(state, segments, size, tail)
     except _UNUSABLE as error:
-        notes.append(f"the saved fold of {stream} could not be used and was computed anew: {error}")
+        notes.append(f"the saved fold of {stream} could not be used and was computed again: {error}")
         return None
 
 
@@ -333,7 +333,7 @@ class Cache:
             self._evictions += 1
 
     async def warm(self, agents: Iterable[str]) -> None:
-        """Load states before they are asked for.
+        """Load states before they are read.
 
         Example::
 
@@ -343,7 +343,7 @@ class Cache:
             await self._warm(agent)
 
     def statistics(self) -> CacheStatistics:
-        """How the cache has been doing since it was opened.
+        """Hits and misses of the cache since it was opened.
 
         Example::
 

@@ -66,7 +66,7 @@ class StateSnapshots(StateHistory):
         compression: str = "zstd",
         source: str = "",
     ) -> SnapshotInfo:
-        """Keep the newest state: full, incremental (since the last snapshot) or checkpoint (only a name for it).
+        """Take a snapshot of the newest state: full, incremental (since the last snapshot) or checkpoint (only a name).
 
         Example::
 
@@ -173,8 +173,8 @@ class StateSnapshots(StateHistory):
     async def restore(
         self, agent: str, snapshot: str, *, expected: int | None = None, source: str = "", under: Lease | None = None
     ) -> SnapshotRestored:
-        """Make the state what a snapshot holds, after verifying it. This appends. With `expected`, Conflict unless the
-        agent is at that version.
+        """Restore the state of a snapshot, after verifying it. This appends an event. With `expected`, Conflict unless
+        the agent is at that version.
 
         Example::
 
@@ -242,7 +242,7 @@ class StateSnapshots(StateHistory):
         await self._journal.store.append(documents=[document._replace(body=None)])
 
     async def expire_snapshots(self, agent: str) -> list[str]:
-        """Remove the snapshots whose time is over; returns their ids.
+        """Remove the snapshots that have expired; returns their ids.
 
         Example::
 
@@ -336,10 +336,10 @@ class StateSnapshots(StateHistory):
         dry_run: bool = False,
         source: str = "",
     ) -> Compaction:
-        """Shrink an agent's history. What the state is does not change; what can be travelled back to does.
+        """Compact an agent's history. The state does not change; compacted versions can no longer be read.
 
-        `snapshot` and `delete` put one event in the place of all before the kept ones (`snapshot` also leaves a
-        permanent snapshot); `merge` puts one in the place of each run of uncritical ones.
+        `snapshot` and `delete` replace all events before the kept ones by one (`snapshot` also takes a permanent
+        snapshot); `merge` replaces each sequence of uncritical events by one.
 
         Example::
 

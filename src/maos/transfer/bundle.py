@@ -119,7 +119,7 @@ class BundleWriter:
     def end(self) -> str:
         """The end; the checksum that identifies the bundle."""
         if expands(self._journal, self._journal_stored):
-            what = "the events of the run are so much alike that the bundle would look like a trap"
+            what = "the events of the run compress so well that an import would refuse the bundle"
             raise InvalidInput(what, hint="`maos admin copy` copies the whole journal")
         whole = self._digest.digest()
         self._write(_PART.pack(END, self._parts, self.bytes + _PART.size, whole))
@@ -202,7 +202,7 @@ class BundleReader:
                 raise self._damaged("it has parts that no bundle has")
             is_too_large = max(stored, size) > _CONTENT_MAX[kind] or journal > JOURNAL_BYTES_MAX
             if is_too_large or (kind == MANIFEST and expands(size, stored)):
-                raise self._damaged("it says that it is larger than a bundle can be")
+                raise self._damaged("it declares more bytes than a bundle can have")
             part = Part(kind, at, stored, size, digest)
             found = hashlib.sha256()
             for piece in self._pieces(stored):
@@ -231,13 +231,13 @@ def expands(size: int, stored: int) -> bool:
 
 
 def too_large(run: str) -> InvalidInput:
-    """What is said of a run whose events do not fit into a bundle."""
+    """The error for a run whose events do not fit into a bundle."""
     hint = f"at most {JOURNAL_BYTES_MAX >> 20} MB; `maos admin copy` copies the whole journal"
     return InvalidInput(f"{run} has more events than a bundle can hold", hint=hint)
 
 
 def damaged(name: str, why: str) -> Corrupt:
-    """What is said of a bundle that cannot be read."""
+    """The error for a bundle that cannot be read."""
     return Corrupt(f"{name} cannot be imported: {why}", hint="nothing was imported; have it exported and sent again")
 
 
@@ -351,7 +351,7 @@ def read(reader: BundleReader, name: str, codec: Codec) -> Contents:
     kinds = [part.kind for part in reader.parts]
     journal = kinds.count(JOURNAL)
     if kinds not in ([MANIFEST, *[JOURNAL] * journal], [MANIFEST, *[JOURNAL] * journal, GIT]):
-        raise damaged(name, "its parts are not those of a bundle, in their order")
+        raise damaged(name, "its parts are not in the order of a bundle")
     try:
         raw: dict[str, Any] = msgspec.json.decode(reader.content(reader.parts[0]), type=dict[str, Any])
         lines: Iterable[EventLine] = _lines(reader, name)
@@ -370,11 +370,11 @@ def read(reader: BundleReader, name: str, codec: Codec) -> Contents:
             records.append(_record(codec, line, stream, len(streams[stream]) + 1))
             streams[stream].append(records[-1])
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise damaged(name, f"it does not say what it should: {error}") from error
+        raise damaged(name, f"its content is invalid: {error}") from error
     if not records:
         raise damaged(name, "it has no events")
     if [each.events for each in manifest.streams] != [len(events) for events in streams.values()]:
-        raise damaged(name, "it has not the events that it names")
+        raise damaged(name, "its events do not match its manifest")
     git = reader.parts[-1] if kinds[-1] == GIT else None
     return Contents(manifest, streams, records, git)
 
@@ -393,7 +393,7 @@ def _lines(reader: BundleReader, name: str) -> Iterator[EventLine]:
 
 
 def _record(codec: Codec, line: EventLine, stream: str, version: int) -> Record:
-    """An event in the format of this maos; whatever is wrong is said of the event by its name."""
+    """An event in the format of this maos; errors name the event."""
     body = bytes(line.data)
     if not body.startswith(b"{"):  # what is no JSON object may be a compressed one, and is not looked at
         raise Corrupt(f"{stream}@{version} is not an object", hint="nothing was imported")

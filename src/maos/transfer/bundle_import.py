@@ -55,7 +55,7 @@ NEW, MORE, SAME, MOVED_ON = "new", "more", "same", "moved_on"
 
 
 class Imported(NamedTuple):
-    """What was brought here, or would be."""
+    """What an import has imported, or would import."""
 
     what: str
     manifest: Manifest

@@ -71,7 +71,7 @@ class Transfer:
         self._made_by = made_by
 
     async def export(self, id: str, target: Path | str | BinaryIO, *, files: bool = True) -> Exported:
-        """Write a run or a workflow to one file, or to something that takes bytes: its events, conversations and
+        """Export a run or a workflow run to one file, or to a binary file object: its events, conversations and
         messages, and the commits of its files unless `files` is off.
 
         Example::
@@ -153,7 +153,7 @@ def _writable(target: Path | str | BinaryIO) -> Iterator[BinaryIO]:
     if path.exists() or path.is_symlink():
         raise InvalidInput(f"{path} exists already", hint="name a file that does not exist, or move that one away")
     if not path.parent.is_dir():
-        raise InvalidInput(f"there is no folder {path.parent}", hint="make it first")
+        raise InvalidInput(f"there is no folder {path.parent}", hint="create it first")
     with whole_file(path) as partial, partial.open("wb") as out:
         yield out
 

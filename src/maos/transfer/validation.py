@@ -287,7 +287,7 @@ def _check_number(name: str, value: Any, where: str) -> None:
     if type(value) not in (int, float) or name in _ANYTHING:
         return
     if not 0 <= value <= TIME_US_MAX if is_time else abs(value) > NUMBER_MAX:
-        raise Corrupt(f"{where}: {name} is {value!r}, which makes no sense", hint="nothing was imported")
+        raise Corrupt(f"{where}: {name} is {value!r}, which is out of range", hint="nothing was imported")
 
 
 def _run(run: Run) -> Run:
@@ -296,7 +296,7 @@ def _run(run: Run) -> Run:
             plan = msgspec.convert(task.plan, Task)
             agent_types.of_task(run.options, plan.agent)
         except (msgspec.ValidationError, AttributeError) as error:
-            raise _bad(f"task {name!r} is not as it should be: {error}") from error
+            raise _bad(f"task {name!r} is invalid: {error}") from error
         if not _TASK.fullmatch(name) or plan.name != name or any(need not in run.tasks for need in task.needs):
             raise _bad(f"{name!r} cannot be a task")
     options = run.options
@@ -317,14 +317,14 @@ def _attempt(id: str, events: Sequence[Record], name: str, run: str) -> Attempt:
         msgspec.convert(found.workspace, WorkspaceData)  # what another attempt had come to can say anything
         msgspec.convert(found.order, OrderData)
     except msgspec.ValidationError as error:
-        raise _bad(f"{name} is not as it should be: {error}") from error
+        raise _bad(f"{name} is invalid: {error}") from error
     for check_agents_name in (check_agent, check_workspace_name):
         _check_name(check_agents_name, found.agent, f"{found.agent!r} cannot name an agent")
     if stream(f"{found.agent}.{found.number}") != name:
         raise _bad(f"{name} is not the attempt that it says it is")
     moved = [each.event for each in events if isinstance(each.event, AttemptMoved)]
     if any((each.agent, each.number) != (found.agent, found.number) for each in moved):
-        raise _bad(f"{name} speaks of another attempt")
+        raise _bad(f"{name} refers to another attempt")
     if found.order.get("run") not in (None, "", run):
         raise _bad(f"{name} belongs to another run")
     if not _SESSION.fullmatch(found.session):
@@ -346,7 +346,7 @@ def _state(agent: str, events: Sequence[Record]) -> None:
             fold.add(event)
         loader.check(fold.state())
     except (MaosError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise _bad(f"the state of {agent!r} does not come about: {error}") from error
+        raise _bad(f"the state of {agent!r} cannot be replayed: {error}") from error
 
 
 def _check_refs(manifest: Manifest, members: Members) -> None:

@@ -63,7 +63,7 @@ class JoinPlan(NamedTuple):
     commit: str = ""
     """The merged files, once they are."""
     asked: Sequence[Open] = ()
-    """What a person is asked, in the place of joining."""
+    """Questions to a person, instead of the join."""
 
     @property
     def open(self) -> list[JoinConflict]:
@@ -86,8 +86,9 @@ class RunJoins:
         self._attempts = attempts
 
     async def join(self, id: str, other: str, *, policy: str = "", dry_run: bool = False) -> JoinPlan:
-        """Bring what another run of the same origin has done into a run. Where both changed the same, `policy` (ours,
-        theirs or newest) decides; what it leaves `open` is asked of a person, and nothing is joined before that.
+        """Merge what another run of the same origin has done into a run. Where both changed the same thing, `policy`
+        (ours, theirs or newest) decides. Conflicts that it does not decide become questions (`open`), and nothing is
+        joined.
 
         Example::
 
@@ -148,7 +149,7 @@ class RunJoins:
             if id not in known:
                 asked = QuestionAsked(
                     id=id,
-                    question=f"Joining {union.other} to {union.run}: {_told(each)} Which one counts?",
+                    question=f"Joining {union.other} to {union.run}: {_told(each)} Which one should be used?",
                     choices=[OURS, THEIRS],
                     context=f"{OURS} ({union.run}): {each.ours}\n{THEIRS} ({union.other}): {each.theirs}",
                     asked_by=[],

@@ -105,7 +105,7 @@ class TimeTravel(RunJoins):
         self._states = AgentStates(journal, clock)
 
     async def point(self, id: str, when: When = None) -> PointInTime:
-        """Which point in time is meant: its version, position and time; now, if nothing is said.
+        """Resolve a point in time: its version, position and time; by default now.
 
         Example::
 
@@ -165,7 +165,7 @@ class TimeTravel(RunJoins):
     async def rollback(
         self, id: str, to: When = None, *, without_files: bool = False, dry_run: bool = False
     ) -> TravelPlan:
-        """Make a run what it was at a point in time, by default its newest checkpoint: tasks, questions, conversations,
+        """Roll a run back to a point in time, by default its newest checkpoint: tasks, questions, conversations,
         inboxes and files. No engine may be executing it. With `dry_run` nothing is changed.
 
         Example::
@@ -207,7 +207,7 @@ class TimeTravel(RunJoins):
     async def fork(
         self, id: str, at: When = None, *, into: str = "", without_files: bool = False, dry_run: bool = False
     ) -> TravelPlan:
-        """Create a second run that begins at a point in time of another one, by default now; the first is not touched,
+        """Create a second run that starts at a point in time of another one, by default now; the first is not changed,
         and may be running. `into` is its id: with the same id it is created once.
 
         Example::
@@ -329,7 +329,7 @@ class TimeTravel(RunJoins):
         if then.options.get("in_place"):
             notes.append(f"its agents work in {then.folder} itself: files stay as they are")
         if any(not self._attempts.takes_words(kind) for kind in kinds):
-            notes.append("commands that had begun are run again, in the files of then")
+            notes.append("commands that had started are run again, on the files of then")
         return TravelPlan(
             id,
             point,
@@ -356,8 +356,8 @@ def _check_files(then: Run, *, without_files: bool) -> None:
     """Refuse to go back without the files, unless that is what is wanted."""
     if then.options.get("in_place") and not without_files:
         raise InvalidInput(
-            f"the agents of {then.id} work in {then.folder} itself, so its files cannot go back",
-            hint="--without-files goes back with everything else",
+            f"the agents of {then.id} work in {then.folder} itself, so its files cannot be rolled back",
+            hint="--without-files rolls back everything else",
         )
 
 

@@ -16,7 +16,7 @@ NAMES = ("orchestrations", "tasks", "agents", "sessions", "messages", "checkpoin
 
 
 def statements(database: Literal["sqlite", "postgres"]) -> str:
-    """The statements that make the views in a database, in the place of older ones.
+    """The statements that create the views in a database and drop older ones.
 
     The last of them makes `maos_views`, which tells these from those of another version.
     """

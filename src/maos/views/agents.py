@@ -1,4 +1,4 @@
-"""Agents as every front door shows and steers them: status with liveness, output, files, and commands to them.
+"""Agents as front ends show and steer them: status with liveness, output, files, and commands to them.
 
 `Agents` is what `Maos.agents` gives: the engine's `Attempts`, and what people and programs ask about agents besides.
 """

@@ -37,7 +37,7 @@ class EffectOutcome(StrEnum):
     FAILED = "failed"
     """It was begun and has an error. A step may be tried again; each try is an effect of its own in the outside."""
     UNKNOWN = "unknown"
-    """It was begun, and whether it took effect is not known. `maos workflow resolve`; an agent is told on resume."""
+    """It was started, and it is unknown whether it took effect. `maos workflow resolve`; an agent's prompt names it."""
 
 
 class ExternalEffect(NamedTuple):

@@ -1,4 +1,4 @@
-"""Workflow runs as front doors list them: those of functions, and runs that were made from plan files."""
+"""Workflow runs as front ends list them: those of functions, and runs that were made from plan files."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ PARALLEL_MAX = 16
 
 
 async def sleep(seconds: float) -> None:
-    """Wait, for seconds or for weeks: a restart does not begin it again, and only its end is waited for.
+    """Wait, for seconds or for weeks, until a time that is recorded: a restart does not extend it.
 
     Example::
 
@@ -126,7 +126,7 @@ async def gate(
     default: str | None = None,
     timeout_s: float = 0.0,
 ) -> str:
-    """What a person answers, with `maos answer` or `m.workflows.answer`; the default when no answer comes in time.
+    """Ask a person and return the answer (`maos answer`, `m.workflows.answer`), or the default if none comes in time.
 
     Example::
 
@@ -269,7 +269,7 @@ async def child(workflow: Workflow[..., R], *args: Any, id: str = "", **kwargs: 
 
 
 async def agent(task: str = "", *, kind: str = "shell", argv: Sequence[str] = (), **options: Any) -> str:
-    """What a coding agent or a command answers; it outlives a crash, and is resumed, not begun again.
+    """Run a coding agent or a command and return its answer. It survives a crash of the engine, and is then resumed.
 
     `options` are those of `m.agents.start`. StepFailed when it fails.
 
@@ -359,7 +359,7 @@ def patched(name: str) -> bool:
 
 
 async def checkpoint(name: str) -> None:
-    """Have everything so far on disk, under a name.
+    """Write everything so far to disk, under a name.
 
     Example::
 

@@ -183,7 +183,7 @@ def step(
     idempotent: bool = False,
     probe: Callable[..., Any] | None = None,
 ) -> Any:
-    """Make a function a step: what it returns is recorded, and it is not called again for it.
+    """Make a function a step: its result is recorded, and a resumed workflow run does not call it again.
 
     One that was interrupted is called again only if it is `idempotent`; else its `probe`, called with the same
     arguments, says `Found(result)` or `NOT_DONE`, or a person is asked. A step that raises is tried `retries` times
@@ -210,7 +210,7 @@ def workflow(*, name: str = "", version: str = "") -> Callable[[Callable[P, Awai
 def workflow(function: Callable[..., Awaitable[Any]] | None = None, *, name: str = "", version: str = "") -> Any:
     """Make an async function a workflow: side effects go into steps, everything else is free.
 
-    Several versions of one name can stand beside each other: what was begun with one is finished with it.
+    Several versions of one name can be defined: a workflow run is finished with the version it was started with.
 
     Example::
 

@@ -223,7 +223,7 @@ class RunRecord:
         """Return the error to raise in the function; even if the function catches it, the run stops here."""
         self.broken = self.broken or WorkflowChanged(
             f"the workflow {self.run.name} does not do what it did before: {what}",
-            hint="what differs between executions (time, chance, the outside) belongs into a step; "
+            hint="what differs between executions (time, random values, external data) belongs in a step; "
             "`patched()` and versions let older runs continue after a change",
         )
         return self.broken

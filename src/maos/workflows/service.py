@@ -211,7 +211,7 @@ class Workflows:
     async def schedule(
         self, name: str, cron: str, workflow: Workflow[..., Any], *args: Any, zone: str = "UTC", **kwargs: Any
     ) -> Schedule:
-        """Have a workflow started at recurring times; `serve` starts it.
+        """Schedule a workflow; `serve` starts it at its times.
 
         Example::
 
@@ -389,7 +389,8 @@ class Workflows:
     # --- commands --------------------------------------------------------------------------------------------
 
     async def signal(self, id: str, name: str, value: Any = None, *, key: str | None = None) -> None:
-        """Send a workflow run a signal that it waits for, or will; a `key` makes repeating the call harmless.
+        """Send a workflow run a signal that it waits for, or will wait for; with a `key`, a repeated call sends
+        nothing.
 
         Example::
 

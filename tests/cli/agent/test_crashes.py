@@ -95,7 +95,7 @@ def test_attaching_to_what_is_gone_says_how_it_ended(here: Path, start: Start, c
     os.kill(holder_of("ticker.1"), signal.SIGKILL)
     done = call("agent", "attach", "ticker")
     assert done.returncode == 9
-    assert "failed: the process that held the agent has exited" in done.stderr
+    assert "failed: the agent's holder has exited" in done.stderr
     again = call("agent", "attach", "ticker")
     assert again.returncode == 2
     assert "has ended: failed" in again.stderr
@@ -106,5 +106,5 @@ def test_a_killed_holder_ends_the_run_and_says_so(here: Path, start: Start) -> N
     engine.wait_for("line 1")
     os.kill(holder_of("ticker.1"), signal.SIGKILL)
     assert engine.end() == 9
-    assert "failed: the process that held the agent has exited" in engine.stderr
+    assert "failed: the agent's holder has exited" in engine.stderr
     assert "resume with: maos agent resume ticker" in engine.stderr

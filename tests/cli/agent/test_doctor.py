@@ -160,7 +160,7 @@ def test_a_kept_fold_that_is_not_what_its_events_say_is_named_and_dropped(
     id = asyncio.run(prepare())
     result = CliRunner().invoke(program, ["doctor"])
     assert result.exit_code == 1
-    assert f"the kept fold of run {id} is not what its events say" in result.output
+    assert f"the stored fold of run {id} does not match its events" in result.output
     assert "GB free where the database is" in result.output
     assert "SQLite 3." in result.output
     assert CliRunner().invoke(program, ["doctor", "--fix", "--yes"]).exit_code == 0

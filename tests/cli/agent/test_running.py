@@ -78,7 +78,7 @@ def test_every_event_as_json(here: Path, call: Call) -> None:
         (["--", "./no-such-file"], 1, "cannot start ./no-such-file: No such file or directory"),
         (["--kind", "nonsense", "task"], 2, "there is no kind of agent called 'nonsense'"),
         (["--name", "a/b", "true"], 2, "'a/b' cannot name an agent that runs"),
-        (["--env", "MAOS_UNSET", "true"], 2, "the variable MAOS_UNSET is to be passed on, and is not set"),
+        (["--env", "MAOS_UNSET", "true"], 2, "the variable MAOS_UNSET should be passed on, and is not set"),
         (["--kind", "claude", "two", "words"], 2, "the task has 2 parts"),
         (["--instructions", "@nowhere", "true"], 2, "nowhere cannot be read"),
         (["--time-limit", "soon", "true"], 2, "'soon' is not a duration"),

@@ -34,7 +34,7 @@ def heard(*found: Fact, messages: Mapping[int, str] | None = None) -> AgentEvent
         ([facts.PermissionRequested("7", "Bash", {"command": "rm x"})], "asks to use Bash  rm x\n"),
         ([facts.PermissionDenied("Bash", "not here")], "was refused Bash: not here\n"),
         ([facts.SessionOpened("s", model="m-1")], "model m-1\n"),
-        ([facts.SessionOpened("s", instead_of="r")], "its session could not be resumed; a new one begins\n"),
+        ([facts.SessionOpened("s", instead_of="r")], "its session could not be resumed; a new one is started\n"),
         ([facts.SessionOpened("s")], ""),
         ([facts.Thought("hm\nhm")], "… hm hm\n"),
         ([facts.Unknown.of("?")], "?\n"),

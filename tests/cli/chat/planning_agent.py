@@ -36,7 +36,7 @@ def ask(command: str) -> str:
 
 def do(told: str) -> str:
     folder = Path(sys.argv[1])
-    if "wants the plan otherwise" in told:
+    if "wants this change of the plan" in told:
         return json.dumps({"summary": "Smaller", "tasks": ONE})
     if "Plan this piece of work" in told:
         if "slowly" in told:

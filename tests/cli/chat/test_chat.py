@@ -33,7 +33,7 @@ def test_a_plan_is_changed_in_words_and_then_refused(repository: Path, talk: Tal
     plans = [each for each in chat.seen if each["kind"] == "plan"]
     assert [[task["name"] for task in each["tasks"]] for each in plans] == [["api", "docs"], ["only"]]
     told = agents.shown(f"{plans[0]['run']}-plan")["order"]["task"]
-    assert "wants the plan otherwise:\n\nsmaller, please" in told
+    assert "wants this change of the plan:\n\nsmaller, please" in told
     assert chat.end() == 0
     assert "run" not in chat.kinds()
 

@@ -49,7 +49,7 @@ def test_a_test_is_sent_to_every_address(call: Call, server: Server) -> None:
     assert "403" in found[1]["why"]
     assert SECRET not in done.stdout + done.stderr
     assert call("notify", "test", server.url).stdout == "address 1 (json)  sent\n"
-    assert server.heard[-1]["message"].startswith("If you can read this")
+    assert server.heard[-1]["message"].startswith("maos can send you notifications")
 
 
 def test_an_address_that_makes_no_sense_is_named_without_being_shown(
@@ -96,7 +96,7 @@ def test_a_failure_and_a_limit_are_told(repository: Path, plan: Plan, call: Call
     assert call("run", "-f", str(plan(a="exit 3")), *told).returncode == 1
     late = plan(a=waits(repository, "a"))
     assert call("run", "-f", str(late), *told, "--run-time", "1s").returncode == 7
-    assert server.titles() == ["failed, 0 of 1 tasks done", "paused: the time of 1 s is over"]
+    assert server.titles() == ["failed, 0 of 1 tasks done", "paused: the time limit of 1 s is reached"]
 
 
 def test_ctrl_c_is_told_to_nobody(repository: Path, plan: Plan, start: Start, server: Server) -> None:
@@ -121,7 +121,7 @@ def test_a_server_that_fails_is_asked_again_and_no_run_waits_for_it(
     engine.wait_for("c  ✓ done")
     wait_until(lambda: len(server.heard) == 2)
     assert [each["status"] for each in server.heard] == [500, 200]
-    assert "address 1 (json) could not be told that maos r-" in engine.stdout
+    assert "not sent to address 1 (json): maos r-" in engine.stdout
     assert _notices(call) == [("question", {"1 (json)": "sent"})]
     engine.signal(signal.SIGINT)
     assert engine.end() == 130
@@ -137,7 +137,7 @@ def test_a_server_that_never_works_is_given_up_and_said(
     done = call("run", "-f", str(plan(a="true")), "--auto", "--notify", server.url, "--json")
     assert done.returncode == 0
     warned = [each["text"] for each in documents(done.stdout) if each["kind"] == "warning"]
-    assert "was not told that maos r-" in warned[-1]
+    assert "not sent to address 1 (json): maos r-" in warned[-1]
     assert "500" in warned[-1]
     assert _notices(call) == [("completed", {"1 (json)": "failed"})]
 

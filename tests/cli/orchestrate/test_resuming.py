@@ -126,7 +126,7 @@ def test_a_dry_run_shows_the_exact_words_and_changes_nothing(
     shown = call("resume", "--dry-run").stdout
     assert " is paused, 0 of 2 tasks done\n" in shown
     assert "  one  will resume (it was stopped on request)\n    unknown whether it took effect: " in shown
-    assert "\n    and will be told:\n    │ " in shown
+    assert "\n    its prompt:\n    │ " in shown
     assert "  two  not started\n" in shown
     assert call("resume", "--dry-run").stdout == shown
     assert begun(repository, "one") == 1
@@ -156,7 +156,7 @@ def test_more_work_may_come_as_a_plan_and_is_checked(repository: Path, plan: Pla
     typed = plan(b=("echo b", "a"), c={"command": ["echo", "c"], "needs": ["b"], "agent": "tester"})
     assert _summary(call("resume", first["run"], "--task", f"@{typed}", "--auto", "--json").stdout)["done"] == 3
     shown = json.loads(call("agent", "show", f"{first['run']}.c", "--json").stdout)
-    assert shown["order"]["instructions"].startswith("You find out whether something works.")
+    assert shown["order"]["instructions"].startswith("You are a tester.")
 
 
 def test_what_failed_is_tried_again(repository: Path, plan: Plan, call: Call) -> None:
@@ -203,7 +203,7 @@ def test_a_run_that_used_up_its_time_says_so_and_can_be_given_more(repository: P
     path = plan(slow=waits(repository, "slow"))
     done = call("run", "-f", str(path), "--auto", "--run-time", "1s")
     assert done.returncode == 7
-    assert "  the time of 1 s is over\n" in done.stdout
+    assert "  the time limit of 1 s is reached\n" in done.stdout
     go(repository, "slow")
     assert _summary(call("resume", "--run-time", "10m", "--json").stdout)["status"] == "completed"
 

@@ -32,7 +32,7 @@ def test_a_change_counts_at_once_and_is_said(repository: Path, plan: Plan, start
     running.wait_for("settings: discovery.keywords: discovery: found: result: error: → idea:\n")
     wait_until(lambda: begun(repository, "b") and begun(repository, "c"))
     settle(settings, "[orchestrate]\nconcurrency = 0\n")
-    running.wait_for("the settings were changed and cannot be used, those before stay: ")
+    running.wait_for("the changed settings are invalid, the previous ones stay in effect: ")
     running.wait_for(f"{settings}:2:15: orchestrate.concurrency is 0 (it can be a whole number from 1 to 1000)")
     for name in "abc":
         (repository / f"{name}.go").touch()

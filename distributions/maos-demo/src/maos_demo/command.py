@@ -188,7 +188,7 @@ class Story:
                 await asyncio.shield(asyncio.create_task(self._clear_away(m)))
 
     async def _play(self, m: Maos, base: str) -> DemoRecord:
-        self._chapter("Three agents begin", "Each in a git worktree of its own. They talk over the bus, through maos.")
+        self._chapter("Three agents begin", "Each in a git worktree of its own. They send each other messages.")
         first = await self._start_engine("run", "-f", "plan.toml", "--cwd", "till", "--auto")
         await self._until(m, self._is_interesting, "the agents to be at work")
         self._say(f"The developer asks: {sample.QUESTION}")
@@ -210,7 +210,7 @@ class Story:
         await self._until(m, self._is_answered, "the answer to arrive")
         self._say(f"The developer has its answer and the analyst is done: {self._counted()}.")
 
-        self._chapter("maos resume", "A new engine takes over. Agents that live are re-attached, not restarted.")
+        self._chapter("maos resume", "A new engine attaches to the running agents; they are not restarted.")
         at_resume = self._printed()
         second = await self._start_engine("resume", self._run_id)
         await self._until(m, lambda: second.returncode is not None, "the agents to finish")
@@ -221,7 +221,7 @@ class Story:
             raise DemoFailed(f"`maos resume` exited with {second.returncode}: {self._end_of_log()}")
         self._say(f"Every line is there: {self._counted()}.")
 
-        self._chapter("Take the work", "So far nothing of it is in the repository itself.")
+        self._chapter("Merge the work", "The repository itself is still unchanged.")
         await self._run("merge", self._run_id)
         record = DemoRecord(
             run=self._run_id, base=base, engines=engines, lines_at_kill=at_kill, lines_at_resume=at_resume
@@ -404,9 +404,9 @@ def _show_ways_to_look(folder: DemoFolder, record: DemoRecord) -> None:
         f"cd {folder.folder} && export MAOS_HOME=$PWD/home",
         f"{maos} status {record.run}",
         f"{maos} status",
-        f"{maos} messages list --run {record.run}",
+        f"{maos} message list --run {record.run}",
         f"{maos} agent logs {record.run}.developer",
-        f"{maos} state verify",
+        f"{maos} admin verify",
         "sqlite3 maos.db 'SELECT * FROM messages'",
         "git -C till log --stat",
     ):

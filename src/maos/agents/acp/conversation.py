@@ -169,7 +169,7 @@ class AcpConversation(Conversation):
         return None
 
     def _hear_error(self, error: Object) -> Interpreted:
-        text = updates.error_text(error) or "the agent reports an error without a word"
+        text = updates.error_text(error) or "the agent reports an error without a message"
         name = failure.from_words(text, status=updates.error_status(error))
         if error.get("code") == AUTH_REQUIRED:
             name = "login_expired"
@@ -341,12 +341,12 @@ class AcpConversation(Conversation):
         options = as_objects(params.get("options"))
         allow, refuse = option(options, "allow"), option(options, "reject")
         if self._order.permission == "deny" and not is_allowed(call, self._order):
-            denied = facts.PermissionDenied(name, "nothing needs to be asked: the order says deny")
+            denied = facts.PermissionDenied(name, "its permission is deny")
             return Interpreted([*self._state.speech.pause(), denied], [self._respond(id, outcome(refuse))])
         if allow and is_allowed(call, self._order):
             return Interpreted(replies=[self._respond(id, outcome(allow))])
         if not allow or not self._has_room():
-            denied = facts.PermissionDenied(name, "it cannot be asked for: too many questions, or no way to say yes")
+            denied = facts.PermissionDenied(name, "too many requests are open, or it offers no way to allow it")
             return Interpreted([*self._state.speech.pause(), denied], [self._respond(id, outcome(refuse))])
         question = str(self._state.next)
         self._state.next += 1

@@ -140,7 +140,7 @@ class ClaudeConversation(Conversation):
             return None
         answer = {"behavior": "allow"}
         if not allow:
-            answer = {"behavior": "deny", "message": why or "This was not allowed. Go on without it, or say why not."}
+            answer = {"behavior": "deny", "message": why or "This was refused. Continue without it, or say why not."}
         response = {"subtype": "success", "request_id": request, "response": answer}
         return Reply(f"permission/{request}", _line({"type": "control_response", "response": response}))
 

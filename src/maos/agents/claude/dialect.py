@@ -92,7 +92,7 @@ class Claude(Dialect):
             version = _version(path, path.stat().st_mtime_ns, search)
             if version and tuple(map(int, version.split("."))) >= VERSION_MIN:
                 return AgentProgram(path, version)
-            looked_at.append(f"{path} is version {version}" if version else f"{path} does not tell its version")
+            looked_at.append(f"{path} is version {version}" if version else f"{path} does not report its version")
         oldest = ".".join(map(str, VERSION_MIN))
         if not looked_at:
             raise AgentMissing("Claude Code is not on this machine", hint=INSTALL_HINT)

@@ -1,7 +1,7 @@
 """Codex (`codex exec --json`): one turn for each process, resumed by the id of its thread.
 
 Codex chooses that id itself, so it is known from its first line on and not before the start. All it needs lives in a
-folder of its own below the agent's home: settings that we write anew for every attempt, its databases, and the
+folder of its own below the agent's home: settings that the dialect writes for every attempt, its databases, and the
 `rollout` files that are its transcripts. The prompt goes to its standard input, where no length and no leading dash
 can do harm (A14).
 
@@ -127,7 +127,7 @@ class Codex(Dialect):
         flags = ["--json", "--skip-git-repo-check", "--"]
         if order.resume:
             if not THREAD_ID.fullmatch(order.session):
-                raise InvalidInput(f"{order.session!r} is not a session of Codex", hint="start the agent anew")
+                raise InvalidInput(f"{order.session!r} is not a session of Codex", hint="start a new agent")
             argv = [str(program.path), "exec", "resume", *flags, order.session, "-"]
         else:
             argv = [str(program.path), "exec", *flags, "-"]
@@ -155,7 +155,7 @@ class Codex(Dialect):
         """Where a rollout belongs: a folder for the day that its name tells."""
         found = _ROLLOUT.fullmatch(name)
         if found is None:
-            raise InvalidInput(f"{name!r} is not the name of a transcript of Codex", hint="start the agent anew")
+            raise InvalidInput(f"{name!r} is not the name of a transcript of Codex", hint="start a new agent")
         return _home(order).joinpath("sessions", *found.groups(), name)
 
 
@@ -186,7 +186,7 @@ def _version(path: Path, environment: Mapping[str, str]) -> str:
     scrubbed = {"PATH": environment.get("PATH") or environments.PATH_DEFAULT, "CODEX_HOME": os.devnull}
     asked = environments.version_told(path, scrubbed)
     if asked is None:
-        raise AgentMissing(f"{path} could not be asked for its version", hint=INSTALL)
+        raise AgentMissing(f"{path} did not report its version", hint=INSTALL)
     return asked
 
 

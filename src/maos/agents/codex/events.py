@@ -187,7 +187,7 @@ def failure_of(message: str) -> str:
 
 
 def reset_of(message: str, since_us: int) -> int:
-    """When a limit ends, if it is said; in local time, without the day when that is the day on which it is said."""
+    """The end of a limit, if the text has one; in local time, without the day if it is the day of the message."""
     found = _RESET.search(message)
     if found is None or not since_us:
         return 0

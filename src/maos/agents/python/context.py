@@ -33,7 +33,7 @@ class Channel:
 
 
 class FunctionInbox:
-    """What is said to the function while it works, read by a thread of its own so that a plain function hears too."""
+    """Messages to the function while it works, read by a thread of its own, for plain functions too."""
 
     def __init__(self, lines: IO[bytes]) -> None:
         self._lines = lines
@@ -102,7 +102,7 @@ class Context:
         self._channel.send("report", text=str(text))
 
     def discover(self, keyword: str, text: str) -> None:
-        """Say something that other agents should hear of."""
+        """Report a discovery for other agents."""
         self._channel.send("discovery", keyword=str(keyword), text=str(text))
 
     def said(self) -> list[str]:

@@ -39,7 +39,7 @@ limit_options = options(
 )  # fmt: skip
 env_option = click.option(
     "--env", "pass_variables", multiple=True, metavar="NAME",
-    help="An environment variable that it may see. Can be repeated; others it does not see.",
+    help="A variable of your environment that is passed to it. Can be repeated; it gets no others.",
 )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ class RunCommand(LazyCommand):
 )  # fmt: skip
 @limit_options
 @click.option(
-    "--allow", "tools_allowed", multiple=True, metavar="TOOL", help="A tool it may use unasked. Can be repeated."
+    "--allow", "tools_allowed", multiple=True, metavar="TOOL", help="A tool it may use without asking. Can be repeated."
 )
 @click.option(
     "--permission", type=click.Choice(commands.PERMISSIONS), default=commands.PERMISSIONS[0], show_default=True,
@@ -152,8 +152,8 @@ def resume(
 ) -> int:
     """Resume a stopped or failed agent and follow its output.
 
-    It resumes its own session if its program can, and is told what happened and what is unknown; MORE is added to that.
-    A command is run again. A detached agent, which still works, is attached to as by `maos agent attach`.
+    It resumes its own session if its program can. Its prompt says what happened and what is unknown; MORE is added to
+    that. A command is run again. A detached agent, which still works, is attached to as by `maos agent attach`.
     """
     task = _from_stdin(more)
 
@@ -251,7 +251,7 @@ def send(database: DatabaseTarget, agent: str, text: str, as_json: bool) -> None
 @json_command("maos agent answer fixer yes", "maos agent answer fixer toolu_01 no --why 'Use git mv instead'")
 @agent_argument
 @click.argument("what", metavar="[REQUEST] yes|no", nargs=-1, required=True)
-@click.option("--why", default="", help="A reason that the agent is told.")
+@click.option("--why", default="", help="A reason, which is sent to the agent.")
 def answer(database: DatabaseTarget, agent: str, what: tuple[str, ...], why: str, as_json: bool) -> None:
     """Answer an agent that asks for permission to use a tool.
 

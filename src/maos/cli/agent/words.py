@@ -49,7 +49,7 @@ def of_fact(fact: Fact, width: int) -> Sequence[tuple[str, str]]:
         case "permission_denied":
             return [(f"was refused {fact.get('tool', 'a tool')}: {one_line(fact.get('message', ''), width)}", "bad")]
         case "session":
-            new = "its session could not be resumed; a new one begins" if fact.get("instead_of") else ""
+            new = "its session could not be resumed; a new one is started" if fact.get("instead_of") else ""
             model = f"model {fact['model']}" if fact.get("model") else ""
             return [(text, style) for text, style in ((new, "warning"), (model, "dim")) if text]
         case "plan":

@@ -58,7 +58,7 @@ class Dialogue(Observer):
         self._as_json = as_json
 
     async def agree(self, run: Run, acts: Sequence[Act]) -> bool:
-        """Whether a person agrees to what a run from elsewhere would start here."""
+        """Whether a person agrees to what an imported run would start here."""
         if not self._as_json:
             show_acts(run, acts)
         if not self._trust and not self._as_json and sys.stdin is not None and sys.stdin.isatty():
@@ -212,7 +212,7 @@ def introduce(view: LiveView, run: Run) -> None:
 
 
 async def preview(m: Maos, run: Run, added: Addition | None, cwd: str | None, on_change: str, *, as_json: bool) -> None:
-    """Print what would be resumed, what would not run again, what is unknown, and what each agent would be told."""
+    """Print what would be resumed, what would not run again, what is unknown, and the prompt of each agent."""
     if cwd is not None:
         _show_moved(await m.runs.move(run.id, cwd, dry_run=True), as_json=as_json, dry_run=True)
     found = await m.runs.preview(run)
@@ -249,7 +249,7 @@ def _show_next(each: Next, width: int) -> None:
     for tool in each.unknown:
         render.line((f"    unknown whether it took effect: {words.tool(tool.name, tool.input)}", "yellow"))
     if each.what == "resumed" and each.words:
-        render.line(("    and will be told:", "dim"))
+        render.line(("    its prompt:", "dim"))
         for line in each.words.splitlines():
             render.line(("    │ ", "dim"), clean(line))
 
@@ -261,11 +261,11 @@ def _show_moved(moved: Moved, *, as_json: bool, dry_run: bool) -> None:
         return
     if moved.changed:
         verb = "would work" if dry_run else "works"
-        where = f"{clean(moved.folder)}, and no more in {clean(moved.before)}"
+        where = f"{clean(moved.folder)}, instead of {clean(moved.before)}"
         render.line((clean(moved.run), "bold"), f" {verb} in {where}")
     for name in moved.anew:
-        verb = "would be made" if dry_run else "is made"
-        render.line((f"the worktree {clean(name)} {verb} anew, with what was last saved", "dim"))
+        verb = "would be created" if dry_run else "is created"
+        render.line((f"the worktree {clean(name)} {verb} again, from its last checkpoint", "dim"))
 
 
 def _show_plan_file(run: Run, on_change: str) -> None:

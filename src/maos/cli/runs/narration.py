@@ -56,7 +56,7 @@ def of_event(run: Run, type_: str, data: Mapping[str, Any]) -> Iterator[Line]:
         case "task_gated":
             gates = len(run.tasks[name].plan.get("gates", ()))
             passed = data["passed"]
-            said = f"· passed check {passed} of {gates}" if passed else "· its part is done; now the checks"
+            said = f"· passed check {passed} of {gates}" if passed else "· agent finished; running checks"
             yield name, said, "dim"
         case "run_hibernated":
             limited = f"{data.get('kind', 'an agent')} has reached its rate limit"

@@ -155,7 +155,7 @@ def show(found: ValidPlan, options: Mapping[str, Any]) -> None:
     for name in sorted({task.agent for task in plan.tasks if task.agent in types}):
         each = types[name]
         if not each.source.startswith(str(SHIPPED)):  # a repository may have brought it
-            unasked = f", may use {', '.join(each.tools)} unasked" if each.tools else ""
+            unasked = f", may use {', '.join(each.tools)} without asking" if each.tools else ""
             note(f"{name} is from {each.source}{unasked}")
     sys.stdout.flush()
 

@@ -40,7 +40,7 @@ INTERRUPTED_SHOWN_MAX = 3
 
 run_limits = options(
     click.option("--budget", type=click.FloatRange(min=0, min_open=True), metavar="USD",
-                 help="Pause the run when it has cost so much; its agents are told in time."),
+                 help="Pause the run when it has cost so much; its agents are warned before."),
     click.option("--tokens", type=click.IntRange(min=1), metavar="N",
                  help="Pause the run when it has used so many tokens."),
     click.option("--run-time", type=DURATION, help="Pause the run after so long."),
@@ -48,12 +48,12 @@ run_limits = options(
 new_run = options(
     click.option("--concurrency", type=click.IntRange(min=1, max=1000), default=CONCURRENCY, show_default=True,
                  metavar="N", help="How many agents work at once."),
-    click.option("--kind", default="claude", show_default=True, help="The agents' kind, unless the plan says another."),
-    click.option("--model", default="", help="The model they use, unless the plan says another."),
+    click.option("--kind", default="claude", show_default=True, help="The kind of agents, unless the plan names one."),
+    click.option("--model", default="", help="The model they use, unless the plan names another."),
     click.option("--permission", type=click.Choice(PERMISSIONS), default="edits", show_default=True,
-                 help="What agents may do unasked, unless their type says another: nothing, or edit files."),
+                 help="What agents may do without asking, unless their type says otherwise: nothing, or edit files."),
     click.option("--cwd", type=click.Path(exists=True, file_okay=False), default=".", help="The folder to work in."),
-    click.option("--in-place", is_flag=True, help="All work in the folder itself, not in git worktrees of their own."),
+    click.option("--in-place", is_flag=True, help="Work in the folder itself, not in git worktrees."),
     click.option("--time-limit", type=DURATION, default=TIME_LIMIT, show_default=True,
                  help="For each agent; 0s: none."),
     run_limits,
@@ -65,8 +65,8 @@ summary_option = click.option(
 )  # fmt: skip
 notify_option = click.option(
     "--notify", multiple=True, metavar="URL",
-    help="Tell me there when it needs me, ends, fails or is paused by a limit. Can be repeated; others see it in the "
-    "list of processes, so MAOS_NOTIFY is better.",
+    help="An address for notifications: the run needs you, ends, or is paused by a limit. Can be repeated; other users "
+    "can see it in the list of processes, so MAOS_NOTIFY is better.",
 )  # fmt: skip
 on_change_option = click.option(
     "--on-change", type=click.Choice(["keep", "replay", "refuse"]),
@@ -263,7 +263,7 @@ def resume(database: DatabaseTarget, /, id: str, **given: Any) -> int:
 
     ID is a run, a workflow run, or a unique prefix of one; without it, the latest run that is not completed. Finished
     tasks are not run again. Agents that still work are attached to; those that were interrupted resume their own
-    sessions, and are told what happened. Failed tasks are retried.
+    sessions, and their prompts say what happened. Failed tasks are retried.
 
     --task adds work to a run that is completed, paused or interrupted; it starts with the files that the run has made.
     """

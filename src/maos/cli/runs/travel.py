@@ -353,7 +353,7 @@ def _show_union(done: JoinPlan, *, dry_run: bool) -> None:
             render.line((title, "dim"), clean(", ".join(names)))
     for each in done.conflicts:
         chosen = done.chosen.get(each.id)
-        render.line(("conflict: ", "yellow"), clean(each.id), f", {chosen} counts" if chosen else "")
+        render.line(("conflict: ", "yellow"), clean(each.id), f", {chosen} is used" if chosen else "")
         render.line(("  ours    ", "dim"), words.one_line(each.ours, render.room_for_value(10)))
         render.line(("  theirs  ", "dim"), words.one_line(each.theirs, render.room_for_value(10)))
     if dry_run:

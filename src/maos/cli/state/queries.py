@@ -348,7 +348,7 @@ def verify(database: DatabaseTarget, agent: str | None, accept_loss: bool, as_js
             lost = error
             report = database.read(work, accept_loss=True)
     except Corrupt as error:  # not even opened; the usual hint would lead back here
-        raise Corrupt(error.what, hint="put back a copy of the database") from error
+        raise Corrupt(error.what, hint="restore a copy of the database") from error
     if as_json:
         losses = None if lost is None else {"acknowledged": lost.acknowledged, "found": lost.found, "what": lost.what}
         documents.show({"ok": report.ok, **documents.of(report), "lost": losses})

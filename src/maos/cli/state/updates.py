@@ -37,7 +37,7 @@ _event_options = options(
     click.option("--meta", "metadata", type=commands.JSON_OBJECT, metavar="JSON", help="More about it, an object."),
     click.option("--correlation", help="What it belongs to, such as the id of a run."),
     click.option("--causation", help="The id of the event that led to it, such as agent/planner@4."),
-    click.option("--key", help="Makes repeating the command harmless: the same key, the same change, once."),
+    click.option("--key", help="A command that is repeated with the same key changes nothing more."),
 )
 _return_options = options(source_option, consent_options, full_option)
 
@@ -79,7 +79,7 @@ def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None,
 )
 @expected_option
 @click.option("--type", help="The type of the event.  [default: chosen by the change]")
-@click.option("--critical", is_flag=True, help="Keep the event by itself when the history is compacted.")
+@click.option("--critical", is_flag=True, help="Keep the event when the history is compacted.")
 @_event_options
 @full_option
 def update(

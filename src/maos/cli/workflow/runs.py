@@ -73,7 +73,7 @@ def _value(text: str) -> Any:
 @click.option("--id", default="", help="The id of the workflow run; one that exists is resumed.")
 @click.option(
     "--checkpoint", "frequency", type=click.Choice(FREQUENCIES),
-    help="How often outcomes of idempotent steps are made safe.  [default: checkpoint.frequency of the settings]",
+    help="How often outcomes of idempotent steps are written.  [default: checkpoint.frequency of the settings]",
 )  # fmt: skip
 @click.option("--every", "steps", type=click.IntRange(min=1), help="For every_n_steps.  [default: checkpoint.steps]")
 @click.option(
@@ -225,9 +225,9 @@ def _resume_function(
 
 NEXT = {
     "again": "was interrupted, and is called again: it is idempotent",
-    "probe": "was interrupted: its probe is asked whether it took effect",
+    "probe": "was interrupted: its probe is called to find out whether it took effect",
     "unknown": "may or may not have taken effect: you are asked",
-    "interrupted": "was interrupted: called again if it is idempotent, else its probe or you are asked",
+    "interrupted": "was interrupted: called again if it is idempotent, else its probe is called, or you are asked",
     "later": "failed, and is retried",
     "resolved": "continues as you have resolved it",
     "waits": "keeps waiting",
