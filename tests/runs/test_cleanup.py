@@ -12,6 +12,7 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.clock import SystemClock
+from maos.engine.streams import statistics
 from maos.model.plan import from_data
 from maos.model.run import Run
 from maos.runs import cleanup
@@ -63,7 +64,7 @@ async def test_an_engine_cleans_up_once_in_an_interval(m: Maos, tmp_path: Path) 
     assert done is not None
     assert sorted(each.agent for each in done.removed) == [f"{run.id}.a", f"{run.id}.b"]
     assert await cleaned(m, soon) is None, "it is not time again"
-    known = await cleanup.statistics(m.journal)
+    known = await statistics(m.journal)
     assert (known.worktrees, known.bytes) == (2, done.bytes)
     ended = [record async for record in m.journal.read("cleanup")][-1]
     assert (ended.type, ended.data["by"], ended.data["removed"]) == ("cleanup_ended", "engine", 2)
@@ -220,7 +221,7 @@ async def test_a_cleanup_that_is_killed_anywhere_loses_nothing_and_is_gone_on_wi
     }  # fmt: skip
     assert lives[-1].acks[1] is None, "it is not time again"
     async with maos.open(database, home=home) as m:
-        known = await cleanup.statistics(m.journal)
+        known = await statistics(m.journal)
         assert known.worktrees == len(NAMES)
         assert known.bytes > 0
         assert (await m.verify()).ok

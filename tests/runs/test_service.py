@@ -17,16 +17,16 @@ from maos.engine.questions import Answered
 from maos.errors import StoreUnavailable
 from maos.journal.journal import Journal
 from maos.model.events.facts import Line
+from maos.model.events.parts import PERSON
 from maos.model.events.records import BundleImported
-from maos.model.message import PERSON
 from maos.model.plan import BadPlan, Plan, Task
 from maos.model.run import Run, TaskState, bundle_stream, stream
 from maos.runs import cleanup, file_changes, notify
 from maos.runs.consent import Act
 from maos.runs.decisions import Outcome
-from maos.runs.feed import AgentOutput, MessageUpdate, RunUpdate
+from maos.runs.feed import AgentOutput, MessageUpdate, Observer, RunUpdate
 from maos.runs.plan_input import addition
-from maos.runs.service import Observer, Runs
+from maos.runs.service import Runs
 from maos.runs.status import is_executing
 from maos.settings import SettingsSource
 from maos.settings.loader import Current

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from maos.app import Maos
 from maos.clock import SystemClock
+from maos.engine.streams import permanent
 from maos.model.plan import Task
 from maos.runs import cleanup
 from maos.settings.schema import CleanupSettings
@@ -25,7 +26,7 @@ async def test_a_permanent_run_is_no_concern_of_any_policy(tmp_path: Path, m: Ma
     assert done is not None
     assert ([each.run for each in done.removed], done.kept) == (["r-2"], [])
     assert (m.agents.folder / "workspaces" / "r-1.a").is_dir()
-    assert await cleanup.permanent(m.journal) == {"r-1": "the first one"}
+    assert await permanent(m.journal) == {"r-1": "the first one"}
     assert await m.runs.unkeep("r-1")
     rule = cleanup.older_than(0, clock.now_us())
     done = await cleanup.Cleaner(clock, m.runs, m.agents).clean_up(rule, by="person")

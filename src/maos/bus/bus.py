@@ -27,7 +27,8 @@ from maos.model.events.messages import (
     TopicJoined,
     TopicLeft,
 )
-from maos.model.message import PERSON, Message, acks, dead, inbox, message
+from maos.model.events.parts import PERSON
+from maos.model.message import Message, acks, dead, inbox, message
 from maos.model.message import history as index_of
 from maos.model.run import stream as run_stream
 

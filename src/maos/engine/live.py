@@ -20,7 +20,9 @@ from maos.bus.bus import Bus
 from maos.bus.mailbox import patiently
 from maos.clock import Clock
 from maos.engine import checkpoints, log, transcripts
+from maos.engine.ownership import liveness
 from maos.engine.recorder import Recorder
+from maos.engine.streams import ATTEMPT
 from maos.errors import LeaseLost
 from maos.faults import crash_point
 from maos.holder import client, wire
@@ -149,7 +151,8 @@ class LiveAttempt:
         """Kill the agent and its holder if an engine on another machine has claimed it: that one cannot reach them, and
         two must not act for one agent. What it still printed is not recorded."""
         process = self._process
-        if process is not None and await self.recorder.is_taken_elsewhere():
+        found = await ATTEMPT.load(self.recorder.journal, self.attempt.id)
+        if process is not None and found is not None and not liveness(found.owner).is_here:
             await process.kill()
             while records := await process.records():
                 await process.confirm(records[-1].offset)

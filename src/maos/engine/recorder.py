@@ -12,7 +12,6 @@ import msgspec
 
 from maos.engine import log
 from maos.engine.log import Action
-from maos.engine.ownership import liveness
 from maos.errors import Conflict, Corrupt, LeaseLost, StoreUnavailable
 from maos.faults import crash_point
 from maos.journal.codec import Event
@@ -190,11 +189,6 @@ class Recorder(Generic[F]):
             except StoreUnavailable:
                 pass  # it is away for all engines, and the lease may still hold when it is back
             await asyncio.sleep(self._lease_s / 3)
-
-    async def is_taken_elsewhere(self) -> bool:
-        """Whether the stream now belongs to an engine on another machine."""
-        found = await self._kind.load(self.journal, self.fold.id)
-        return found is not None and not liveness(found.owner).is_here
 
     async def _write(self, events: Sequence[Event | EventBase], before: int, also: Sequence[Append]) -> None:
         after = before + len(events)

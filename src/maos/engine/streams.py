@@ -19,7 +19,9 @@ from maos.journal.journal import Journal, Record
 from maos.model import agent as agents
 from maos.model import attempt, run, workflow
 from maos.model.attempt import Attempt, agent_of, attempt_id
+from maos.model.cleanup import PERMANENT, STREAM, Statistics
 from maos.model.events import EVENTS
+from maos.model.events.records import PinAdded, PinRemoved
 from maos.model.run import Run
 from maos.model.status import RunStatus
 
@@ -196,3 +198,23 @@ class AttemptReader:
         for past in await self.history(agent):
             async for record in self.journal.read(attempt.stream(past.id)):
                 yield record
+
+
+async def permanent(journal: Journal) -> dict[str, str]:
+    """The runs that are never cleaned up, and why."""
+    found: dict[str, str] = {}
+    async for record in journal.read(PERMANENT):
+        match record.event:
+            case PinAdded(run=id, why=why):
+                found[id] = why
+            case PinRemoved(run=id):
+                found.pop(id, None)
+    return found
+
+
+async def statistics(journal: Journal) -> Statistics:
+    """What was removed so far."""
+    found = Statistics()
+    async for record in journal.read(STREAM):
+        found.apply(record.event)
+    return found

@@ -17,9 +17,8 @@ from maos.errors import InvalidInput
 from maos.model.events import attempt as events
 from maos.model.events import facts
 from maos.model.events.facts import Line
-from maos.model.events.parts import AttemptOrigin, Owner
+from maos.model.events.parts import PERSON, AttemptOrigin, Owner
 from maos.model.failure import TABLE
-from maos.model.message import PERSON
 from maos.model.status import AttemptStatus
 
 OPEN = (AttemptStatus.PLANNED, AttemptStatus.RUNNING, AttemptStatus.STOPPING)

@@ -17,11 +17,10 @@ import msgspec
 
 from maos.model.events import messages as events
 from maos.model.events.core import EventBase
+from maos.model.events.parts import PERSON
 
 TYPES = ("info", "request", "response", "discovery", "coordination", "broadcast", "error")
 
-PERSON = "person"
-"""The sender of messages of a person. Only programs for people send under this name, and no agent can have it."""
 NO_RUN = "-"
 """In the place of a run, for the index of messages that belong to none."""
 TOPICS = "topics"

@@ -30,8 +30,9 @@ from maos.model.events.attempt import AttemptOutput
 from maos.model.events.commands import TasksRequested
 from maos.model.events.facts import ToolUse
 from maos.model.events.messages import MessageSent
+from maos.model.events.parts import PERSON
 from maos.model.events.run import QuestionAsked
-from maos.model.message import PERSON, Message, inbox, render
+from maos.model.message import Message, inbox, render
 from maos.model.run import Run
 from maos.model.status import TaskStatus
 from maos.runs.tool_log import Compose, RecordedCall, ToolEffect, ToolLog, fingerprint

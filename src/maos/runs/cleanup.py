@@ -17,13 +17,12 @@ from typing import Any, NamedTuple, TypeVar
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import log
 from maos.engine.attempts import Attempts
-from maos.engine.streams import RunReader
+from maos.engine.streams import RunReader, permanent, statistics
 from maos.errors import InvalidInput, MaosError
 from maos.faults import crash_point
 from maos.ids import incarnation
-from maos.journal.journal import Journal
-from maos.model.cleanup import PERMANENT, STREAM, Old, Rule, Statistics, choose
-from maos.model.events.records import CleanupEnded, PinAdded, PinRemoved, RemovalStarted
+from maos.model.cleanup import STREAM, Old, Rule, choose
+from maos.model.events.records import CleanupEnded, RemovalStarted
 from maos.model.run import Run
 from maos.model.status import RunStatus
 from maos.runs import notify
@@ -118,26 +117,6 @@ def by_policy(policies: Policies, now_us: int) -> RuleOf:
         return Rule(before_us, policy.keep_runs, policy.size_mb << 20)
 
     return rule
-
-
-async def permanent(journal: Journal) -> dict[str, str]:
-    """The runs that are never cleaned up, and why."""
-    found: dict[str, str] = {}
-    async for record in journal.read(PERMANENT):
-        match record.event:
-            case PinAdded(run=id, why=why):
-                found[id] = why
-            case PinRemoved(run=id):
-                found.pop(id, None)
-    return found
-
-
-async def statistics(journal: Journal) -> Statistics:
-    """What was removed so far."""
-    found = Statistics()
-    async for record in journal.read(STREAM):
-        found.apply(record.event)
-    return found
 
 
 class Cleaner:

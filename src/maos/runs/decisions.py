@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from maos.bus.bus import Bus
 from maos.clock import MICROSECONDS
-from maos.engine import checkpoints
 from maos.errors import InvalidInput
 from maos.journal.journal import Append
 from maos.model import plan
@@ -28,6 +27,7 @@ from maos.model.events.commands import (
     TasksRequested,
     WakeRequested,
 )
+from maos.model.events.parts import PERSON
 from maos.model.events.run import (
     QuestionAnswered,
     QuestionAsked,
@@ -44,12 +44,13 @@ from maos.model.events.run import (
     TaskStopping,
 )
 from maos.model.failure import FRESH, NOTHING, RESUME, RETRY, TABLE, WAIT
-from maos.model.message import PERSON, inbox
+from maos.model.message import inbox
 from maos.model.plan import BY_AGENT
 from maos.model.question import yes_or_no
 from maos.model.run import GATE, Run, TaskState, asked_for
 from maos.model.status import TaskStatus
 from maos.runs.budgets import SENDER
+from maos.travel import checkpoints
 from maos.workspaces import OTHERS, OWN
 
 BACKOFF_S = 5.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from maos.bus.history import Bodies
 from maos.engine import questions
@@ -23,6 +23,10 @@ from maos.model.question import Open
 from maos.model.run import Run, agent_name, stream
 from maos.model.run_status import PendingCommands, agents_of
 from maos.model.tool_calls import stream as tools_stream
+
+if TYPE_CHECKING:  # front ends that only follow a run do not load what resuming one takes
+    from maos.runs.consent import Act
+    from maos.travel.relocation import Moved
 
 CATCH_UP_S = 5.0
 PAGE_EVENTS = 500
@@ -159,3 +163,20 @@ class RunFeed:
         if record.version == known.version + 1:
             known.apply(record.event)
         return AgentOutput(known, record.event.facts if isinstance(record.event, AttemptOutput) else ())
+
+
+class Observer:
+    """Callbacks of a front end whose process resumes and executes a run; override those that it needs."""
+
+    async def agree(self, run: Run, acts: Sequence[Act]) -> bool:
+        """Whether a person agrees to what an imported run would start here."""
+        return False
+
+    def moved(self, moved: Moved) -> None:
+        """The run works in another folder from now on."""
+
+    def definition_changed(self, run: Run, change: object) -> None:
+        """The plan file of the run has changed since; `change` says how."""
+
+    def notice(self, text: str, document: dict[str, Any]) -> None:
+        """The settings have changed, worktrees were removed, or a notification could not be sent."""

@@ -18,7 +18,7 @@ from maos.engine import checkpoints, ownership, questions
 from maos.engine import consent as consents
 from maos.engine.attempts import Attempts
 from maos.engine.ownership import Held
-from maos.engine.streams import RUN, own_run
+from maos.engine.streams import RUN, own_run, permanent
 from maos.engine.streams import new_id as new_id
 from maos.errors import InvalidInput, NotFound
 from maos.journal.journal import Append, Journal
@@ -32,9 +32,10 @@ from maos.model.events.commands import (
     TasksRequested,
     WakeRequested,
 )
+from maos.model.events.parts import PERSON
 from maos.model.events.records import PinAdded, PinRemoved
 from maos.model.events.run import QuestionAsked, RunEnded, RunPlanned, RunRemoved
-from maos.model.message import PERSON, inbox
+from maos.model.message import inbox
 from maos.model.plan import Plan
 from maos.model.run import Run, TaskState
 from maos.model.run_status import agents_of
@@ -264,14 +265,14 @@ class RunOperations(RunViews):
 
     async def keep(self, id: str, why: str = "") -> bool:
         """Pin a run: no cleanup removes anything of it; False when it was pinned already."""
-        if (await cleanup.permanent(self._journal)).get((await self.get(id)).id) == why:
+        if (await permanent(self._journal)).get((await self.get(id)).id) == why:
             return False
         await self._journal.append(PERMANENT, PinAdded(run=id, why=why, at_us=self._clock.now_us()))
         return True
 
     async def unkeep(self, id: str) -> bool:
         """Unpin a run: cleanups treat it like any other again; False when it was not pinned."""
-        if (await self.get(id)).id not in await cleanup.permanent(self._journal):
+        if (await self.get(id)).id not in await permanent(self._journal):
             return False
         await self._journal.append(PERMANENT, PinRemoved(run=id, at_us=self._clock.now_us()))
         return True

@@ -39,6 +39,7 @@ from maos.runs import agent_types, consent, file_changes, plan_input, planner
 from maos.runs.agent_types import AgentType
 from maos.runs.cleanup import Upkeep
 from maos.runs.consent import Act
+from maos.runs.feed import Observer
 from maos.runs.notify import Notifier, addresses
 from maos.runs.operations import RunOperations
 from maos.runs.plan_input import Addition, PlanInput, ValidPlan
@@ -46,27 +47,11 @@ from maos.runs.scheduler import Listener, Scheduler
 from maos.runs.status import is_executing
 from maos.runs.worker import AgentWorker
 from maos.travel import relocation
+from maos.travel.checkpoints import autosave
 from maos.travel.relocation import Moved
 
 KEEP = "keep"
 """When the plan file of a run has changed: finish with the file as it was."""
-
-
-class Observer:
-    """Callbacks of a front end whose process resumes and executes a run; override those that it needs."""
-
-    async def agree(self, run: Run, acts: Sequence[Act]) -> bool:
-        """Whether a person agrees to what an imported run would start here."""
-        return False
-
-    def moved(self, moved: Moved) -> None:
-        """The run works in another folder from now on."""
-
-    def definition_changed(self, run: Run, change: object) -> None:
-        """The plan file of the run has changed since; `change` says how."""
-
-    def notice(self, text: str, document: dict[str, Any]) -> None:
-        """The settings have changed, worktrees were removed, or a notification could not be sent."""
 
 
 class Claim(NamedTuple):
@@ -425,12 +410,12 @@ class Runs(RunOperations):
         self._schedulers[run.id] = scheduler
         if run.id in self._to_pause:
             scheduler.pause(self._to_pause.pop(run.id))
-        autosave = asyncio.create_task(checkpoints.autosave(run, scheduler.note, self._clock, self._checkpoint_s))
+        saving = asyncio.create_task(autosave(run, scheduler.note, self._clock, self._checkpoint_s))
         try:
             return await upkeep.beside(scheduler.execute(held.lease))
         finally:
-            autosave.cancel()
-            await asyncio.gather(autosave, return_exceptions=True)
+            saving.cancel()
+            await asyncio.gather(saving, return_exceptions=True)
             self._schedulers.pop(run.id, None)
             self._to_pause.pop(run.id, None)
 

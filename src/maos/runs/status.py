@@ -13,7 +13,7 @@ from maos.bus.history import Filter, SentMessage
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import ownership, questions
 from maos.engine.attempts import Attempts
-from maos.engine.streams import RunReader
+from maos.engine.streams import RunReader, permanent, statistics
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.journal.journal import Journal, Record
 from maos.model.attempt import Attempt, OpenTool
@@ -27,7 +27,7 @@ from maos.model.run import Run, TaskState, chat_stream, stream
 from maos.model.run_status import PendingCommands, SupervisorStatus, pending_commands, status_of
 from maos.model.status import NoticeStatus, RunStatus, SupervisorState, TaskStatus
 from maos.redact import without_secrets
-from maos.runs import cleanup, notify
+from maos.runs import notify
 from maos.runs.feed import RunFeed, at_work
 from maos.travel import points_in_time
 from maos.travel.points_in_time import PointInTime
@@ -238,8 +238,8 @@ class RunViews(RunReader):
         lives = not (run.is_open and ownership.liveness(run.owner).has_ended)
         now = status_of(run, attempts, waiting, lives=lives, now_us=at_us)
         messages = await self._journal.version(history(run.id))
-        permanent = (await cleanup.permanent(self._journal)).get(run.id)
-        return RunView(run, attempts, waiting, asked, now, messages, at_us, permanent)
+        pinned = (await permanent(self._journal)).get(run.id)
+        return RunView(run, attempts, waiting, asked, now, messages, at_us, pinned)
 
     async def status_at(self, moment: PointInTime) -> tuple[RunView, list[SentMessage]]:
         """A run as it was at a point in time, with the messages of its agents until then."""
@@ -320,7 +320,7 @@ class RunViews(RunReader):
 
     async def cleaned_up(self) -> Statistics:
         """What cleanups have removed so far."""
-        return await cleanup.statistics(self._journal)
+        return await statistics(self._journal)
 
     async def list(self) -> list[RunView]:
         """All runs, those that have not ended first, and then the newest first.

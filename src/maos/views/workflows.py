@@ -8,8 +8,7 @@ from maos.errors import NotFound
 from maos.model.run import Run
 from maos.model.workflow import CHANGED, STARTED, Step, WorkflowRun
 from maos.runs.file_changes import Origin, origin
-from maos.runs.service import Runs
-from maos.runs.status import RunView
+from maos.runs.status import RunView, RunViews
 from maos.workflows.service import Workflows
 from maos.workflows.status import INTERRUPTED, Status, unfinished_tools
 
@@ -48,7 +47,7 @@ class WorkflowInfo(msgspec.Struct, kw_only=True):
         return self.status in (INTERRUPTED, CHANGED)
 
 
-async def list_all(runs: Runs, workflows: Workflows, status: str = "") -> list[WorkflowInfo]:
+async def list_all(runs: RunViews, workflows: Workflows, status: str = "") -> list[WorkflowInfo]:
     """All workflow runs, or those that have a status now: open ones first, and the newest first."""
     found = [of_function(each.run) for each in await workflows.list()]
     async for run in runs.all():
@@ -58,7 +57,7 @@ async def list_all(runs: Runs, workflows: Workflows, status: str = "") -> list[W
     return sorted(chosen, key=lambda each: (not each.is_open, -each.changed_us))
 
 
-async def latest(runs: Runs, workflows: Workflows) -> WorkflowRun | Run:
+async def latest(runs: RunViews, workflows: Workflows) -> WorkflowRun | Run:
     """The workflow run that was changed last, of those that can be resumed."""
     found: list[tuple[int, WorkflowRun | Run]] = []
     async for each in workflows.all():

@@ -24,7 +24,8 @@ from maos import app, settings
 from maos.app import Maos
 from maos.bus.history import Received
 from maos.errors import MaosError
-from maos.model.message import PERSON, Message
+from maos.model.events.parts import PERSON
+from maos.model.message import Message
 from maos.model.run import agent_name
 from maos_demo.sample import ROLES
 

@@ -19,7 +19,7 @@ from maos.cli.runs.live import LiveView
 from maos.errors import InvalidInput, MaosError
 from maos.ids import only
 from maos.model import question
-from maos.model.message import PERSON
+from maos.model.events.parts import PERSON
 from maos.model.plan import BadPlan
 from maos.model.run import Run
 from maos.model.status import TaskStatus

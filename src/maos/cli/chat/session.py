@@ -22,7 +22,7 @@ from maos.cli.runs import narration, page, plans
 from maos.cli.runs.foreground import introduce
 from maos.cli.runs.live import LiveRun, LiveView
 from maos.errors import InvalidInput, NotFound
-from maos.model.message import PERSON
+from maos.model.events.parts import PERSON
 from maos.model.plan import Plan
 from maos.model.question import NO, YES
 from maos.model.run import Run, chat_stream

@@ -32,9 +32,9 @@ from maos.errors import MaosError
 from maos.model.question import Open
 from maos.model.run import Run
 from maos.runs.consent import Act
+from maos.runs.feed import Observer
 from maos.runs.file_changes import CHANGED, SAME, Look, look, ways
 from maos.runs.plan_input import Addition
-from maos.runs.service import Observer
 from maos.runs.status import Next, is_executing, is_interrupted
 from maos.travel.relocation import Moved
 

@@ -22,12 +22,11 @@ from maos.cli.render import clean, shorten
 from maos.cli.runs import narration, page
 from maos.errors import InvalidInput
 from maos.model.attempt import Attempt
-from maos.model.message import PERSON
+from maos.model.events.parts import PERSON
 from maos.model.question import Open
 from maos.model.run import Run
-from maos.runs.feed import AgentOutput, MessageUpdate, RunFeed, RunUpdate, Update
+from maos.runs.feed import AgentOutput, MessageUpdate, Observer, RunFeed, RunUpdate, Update
 from maos.runs.plan_input import Addition
-from maos.runs.service import Observer
 from maos.runs.status import RunSummary, RunView, is_executing
 
 if TYPE_CHECKING:

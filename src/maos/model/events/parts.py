@@ -5,6 +5,9 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Annotated, NamedTuple, NotRequired, TypedDict
 
+PERSON = "person"
+"""The sender of messages of a person. Only programs for people send under this name, and no agent can have it."""
+
 
 class Local(Enum):
     """What a field says of the machine that wrote it: ignored when events of two machines are compared, and replaced
