@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, nullcontext, suppress
 from itertools import takewhile
 from pathlib import Path
 
@@ -22,7 +22,8 @@ from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition, has_focus, is_searching
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText
 from prompt_toolkit.history import InMemoryHistory
-from prompt_toolkit.input import Input, create_input, create_pipe_input
+from prompt_toolkit.input import Input, create_pipe_input
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import BufferControl, ConditionalContainer, Dimension, FormattedTextControl, HSplit, Layout
@@ -119,9 +120,11 @@ class LiveTerminal:
     @asynccontextmanager
     async def hidden(self) -> AsyncIterator[None]:
         """Hand the terminal over to another program."""
+        keys = self._app.input
         async with in_terminal():
             await self._output.drain()
-            yield
+            with keys.line_mode() if isinstance(keys, _KeyInput) else nullcontext():
+                yield
 
     # --- lines -----------------------------------------------------------------------------------------------
 
@@ -166,7 +169,7 @@ class LiveTerminal:
 
     def _input(self) -> Input:
         if sys.stdin is not None and sys.stdin.isatty():
-            return create_input(sys.stdin)
+            return _KeyInput(sys.stdin)
         return self._resources.enter_context(create_pipe_input())  # no keys ever come
 
     def _layout(self) -> Layout:
@@ -235,6 +238,18 @@ class LiveTerminal:
     async def _suspend(self) -> None:
         async with self.hidden():
             os.kill(0, signal.SIGTSTP)
+
+
+class _KeyInput(Vt100Input):
+    """Keys as they are pressed, also while lines are printed above the frame: a terminal that collects lines, as
+    prompt_toolkit makes it for that time, would keep a Ctrl+D for itself."""
+
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def line_mode(self) -> AbstractContextManager[None]:
+        """Have the terminal collect lines, for another program."""
+        return super().cooked_mode()
 
 
 class _ThreadedOutput(Vt100_Output):
