@@ -118,11 +118,11 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         "Runs",
         "`start` or `resume` claims a run for this process, and `execute` executes it, as the commands do.",
         [
-            ("runs/service.py", ["Runs", "Observer"]),
+            ("runs/service.py", ["Runs"]),
             ("runs/operations.py", ["RunOperations"]),
             ("runs/cleanup.py", ["Removal"]),
             ("runs/status.py", ["RunViews", "RunView", "RunSummary"]),
-            ("runs/feed.py", ["RunFeed", "RunUpdate", "AgentOutput", "MessageUpdate", "CommandArrived"]),
+            ("runs/feed.py", ["Observer", "RunFeed", "RunUpdate", "AgentOutput", "MessageUpdate", "CommandArrived"]),
             ("runs/consent.py", ["Act"]),
             ("travel/relocation.py", ["Moved"]),
         ],
