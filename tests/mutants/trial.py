@@ -20,7 +20,7 @@ from pathlib import Path
 from tests.mutants import heard
 from tests.mutants.planted import Mutant, Wrong
 
-TEST_S_MAX = 60
+TEST_S_MAX = 120
 TRIAL_S_MAX = 180
 BASELINE_S_MAX = 1_800
 ENDED_S_MAX = 10
