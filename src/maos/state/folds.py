@@ -26,7 +26,7 @@ from maos.store.contract import Document, Store
 
 FORMAT = 1
 FOLD_EVERY = 64  # while saving it is cheap: most of the state in segments, which are not written again
-FOLD_COSTLY_EVERY = 256
+FOLD_COSTLY_EVERY = 256  # and before the first: the history of most agents is shorter
 REWRITTEN_BYTES_MAX = 64 << 10  # what a cheap fold writes that was written before
 LONG_LIST = 32  # items from which a list is long
 SEGMENT_ITEMS_MAX = 1024
@@ -67,7 +67,7 @@ class Tally:
 
     def __init__(self, fold_version: int = 0, segments: dict[str, list[ListSegment]] | None = None) -> None:
         self.fold_version = fold_version
-        self.fold_every = FOLD_EVERY
+        self.fold_every = FOLD_EVERY if fold_version else FOLD_COSTLY_EVERY
         self.segments = segments or {}
         self.changed_inside: set[str] = set()
         """Lists whose old items were altered: their segments are no longer true."""
