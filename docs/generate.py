@@ -34,7 +34,7 @@ from maos.cli.program import program
 from maos.model.events.state import TYPES as STATE_TYPES
 from maos.model.failure import TABLE
 from maos.model.plan import TASKS_MAX
-from maos.model.status import AttemptStatus, RunStatus, TaskStatus
+from maos.model.status import ATTEMPT_TRANSITIONS, RUN_TRANSITIONS, TASK_TRANSITIONS
 from maos.plans import format as plans
 from maos.plans.parser import COMBINATIONS_MAX
 from maos.plans.source import BYTES_MAX, YAML_BYTES_MAX
@@ -217,38 +217,12 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     ),
 ]
 
-_R, _T, _A = RunStatus, TaskStatus, AttemptStatus
-
 TRANSITIONS: dict[str, Mapping[Any, Set[Any]]] = {
-    # A rollback, a fork or a join can make a run paused, completed or failed.
-    "Runs": {
-        _R.PLANNING: {_R.RUNNING, _R.PAUSED, _R.COMPLETED, _R.FAILED, _R.CANCELLED},
-        _R.RUNNING: {_R.PAUSED, _R.COMPLETED, _R.FAILED, _R.CANCELLED},
-        _R.PAUSED: {_R.RUNNING, _R.COMPLETED, _R.FAILED, _R.CANCELLED},
-        _R.COMPLETED: {_R.RUNNING, _R.PAUSED},
-        _R.FAILED: {_R.RUNNING, _R.PAUSED},
-        _R.CANCELLED: {_R.RUNNING, _R.PAUSED},
-    },
-    # Unless the run is rolled back.
-    "Tasks": {
-        _T.WAITING: {_T.RUNNING, _T.FAILED, _T.SKIPPED},
-        _T.RUNNING: {_T.WAITING, _T.GATED, _T.DONE, _T.FAILED, _T.SKIPPED},
-        _T.GATED: {_T.WAITING, _T.DONE, _T.FAILED, _T.SKIPPED},
-        _T.DONE: set(),
-        _T.FAILED: {_T.WAITING, _T.GATED, _T.SKIPPED},
-        _T.SKIPPED: set(),
-    },
-    # The next attempt of the agent has a stream of its own.
-    "Agents and their attempts": {
-        _A.PLANNED: {_A.RUNNING, _A.STOPPING, _A.DONE, _A.FAILED, _A.STOPPED},
-        _A.RUNNING: {_A.STOPPING, _A.DONE, _A.FAILED, _A.STOPPED},
-        _A.STOPPING: {_A.DONE, _A.FAILED, _A.STOPPED},
-        _A.DONE: set(),
-        _A.FAILED: set(),
-        _A.STOPPED: set(),
-    },
+    "Runs": RUN_TRANSITIONS,
+    "Tasks": TASK_TRANSITIONS,
+    "Agents and their attempts": ATTEMPT_TRANSITIONS,
 }
-"""Which state can follow which, where that is a table. tests/model/test_status.py compares it with the folds."""
+"""Which state can follow which, where that is a table."""
 
 EVENT_PAGES: list[tuple[str, str]] = [
     ("Events of runs", "run"),

@@ -1,16 +1,21 @@
 """Which status can follow which: the tables say exactly what the folds do."""
 
-import runpy
 from typing import Any
 
 import pytest
 
 from maos.model.attempt import Attempt
 from maos.model.run import Run, TaskState
-from maos.model.status import AttemptStatus, RunStatus, TaskStatus
+from maos.model.status import (
+    ATTEMPT_TRANSITIONS,
+    RUN_TRANSITIONS,
+    TASK_TRANSITIONS,
+    AttemptStatus,
+    RunStatus,
+    TaskStatus,
+)
 from tests.events import event
 
-TRANSITIONS = runpy.run_path("docs/generate.py", run_name="generate")["TRANSITIONS"]
 OWNER: dict[str, Any] = {}
 TASK_EVENTS: dict[TaskStatus, list[Any]] = {
     TaskStatus.WAITING: [
@@ -59,7 +64,7 @@ def test_tasks(status: TaskStatus) -> None:
             run.apply(each)
             found.add(run.tasks["a"].status)
             assert run.running == (run.tasks["a"].status == TaskStatus.RUNNING)
-    assert found - {status} == TRANSITIONS["Tasks"][status]
+    assert found - {status} == TASK_TRANSITIONS[status]
 
 
 def run_events(status: RunStatus) -> list[Any]:
@@ -96,7 +101,7 @@ def test_runs(status: RunStatus) -> None:
         run = Run(id="r", status=status)
         run.apply(each)
         found.add(run.status)
-    assert found - {status} == TRANSITIONS["Runs"][status]
+    assert found - {status} == RUN_TRANSITIONS[status]
 
 
 @pytest.mark.parametrize("status", AttemptStatus)
@@ -114,4 +119,4 @@ def test_attempts(status: AttemptStatus) -> None:
         attempt.apply(each)
         found.add(attempt.status)
         assert attempt.is_open == (attempt.status in can)
-    assert found == TRANSITIONS["Agents and their attempts"][status]
+    assert found == ATTEMPT_TRANSITIONS[status]

@@ -1,12 +1,12 @@
-"""What runs, tasks, attempts, agents, notices and workflow runs can be.
+"""What runs, tasks, attempts, agents, notices and workflow runs can be, and which status can follow which.
 
-The first sentence of each text says what a status means, the rest what leads out of it. Which status can follow which
-is what the folds of `maos.model` do; `docs/generate.py` has it as tables, and a test compares them with every event in
-every status.
+The first sentence of each text says what a status means, the rest what leads out of it. The tables are what the folds
+of `maos.model` do: a test compares them with every event in every status.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -157,3 +157,36 @@ class WorkflowStatus(StrEnum):
     """It has raised an error, which is kept. For good."""
     CANCELLED = "cancelled"
     """It was cancelled. For good."""
+
+
+_R, _T, _A = RunStatus, TaskStatus, AttemptStatus
+
+RUN_TRANSITIONS: Mapping[RunStatus, frozenset[RunStatus]] = {
+    _R.PLANNING: frozenset({_R.RUNNING, _R.PAUSED, _R.COMPLETED, _R.FAILED, _R.CANCELLED}),
+    _R.RUNNING: frozenset({_R.PAUSED, _R.COMPLETED, _R.FAILED, _R.CANCELLED}),
+    _R.PAUSED: frozenset({_R.RUNNING, _R.COMPLETED, _R.FAILED, _R.CANCELLED}),
+    _R.COMPLETED: frozenset({_R.RUNNING, _R.PAUSED}),
+    _R.FAILED: frozenset({_R.RUNNING, _R.PAUSED}),
+    _R.CANCELLED: frozenset({_R.RUNNING, _R.PAUSED}),
+}
+"""Which status of a run can follow which. A rollback, a fork or a join can make a run paused, completed or failed."""
+
+TASK_TRANSITIONS: Mapping[TaskStatus, frozenset[TaskStatus]] = {
+    _T.WAITING: frozenset({_T.RUNNING, _T.FAILED, _T.SKIPPED}),
+    _T.RUNNING: frozenset({_T.WAITING, _T.GATED, _T.DONE, _T.FAILED, _T.SKIPPED}),
+    _T.GATED: frozenset({_T.WAITING, _T.DONE, _T.FAILED, _T.SKIPPED}),
+    _T.DONE: frozenset(),
+    _T.FAILED: frozenset({_T.WAITING, _T.GATED, _T.SKIPPED}),
+    _T.SKIPPED: frozenset(),
+}
+"""Which status of a task can follow which, unless the run is rolled back."""
+
+ATTEMPT_TRANSITIONS: Mapping[AttemptStatus, frozenset[AttemptStatus]] = {
+    _A.PLANNED: frozenset({_A.RUNNING, _A.STOPPING, _A.DONE, _A.FAILED, _A.STOPPED}),
+    _A.RUNNING: frozenset({_A.STOPPING, _A.DONE, _A.FAILED, _A.STOPPED}),
+    _A.STOPPING: frozenset({_A.DONE, _A.FAILED, _A.STOPPED}),
+    _A.DONE: frozenset(),
+    _A.FAILED: frozenset(),
+    _A.STOPPED: frozenset(),
+}
+"""Which status of an attempt can follow which; the next attempt of the agent has a stream of its own."""
