@@ -59,6 +59,7 @@ _HOMES = {
 }  # fmt: skip
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
+# Computed, so that a public name is written once: the linter asks for a literal.
 __all__ = sorted(_HOME, key=lambda name: (not name.isupper(), not name[0].isupper(), name))  # noqa: PLE0605
 
 

@@ -150,9 +150,10 @@ class LiveAttempt:
     async def _end_if_taken_elsewhere(self) -> None:
         """Kill the agent and its holder if an engine on another machine has claimed it: that one cannot reach them, and
         two must not act for one agent. What it still printed is not recorded."""
-        process = self._process
+        if (process := self._process) is None:
+            return
         found = await ATTEMPT.load(self.recorder.journal, self.attempt.id)
-        if process is not None and found is not None and not liveness(found.owner).is_here:
+        if found is not None and not liveness(found.owner).is_here:
             await process.kill()
             while records := await process.records():
                 await process.confirm(records[-1].offset)

@@ -133,7 +133,7 @@ class Holder:
         self._writer = SpoolWriter(spec.spool_bytes_max, self._report_trouble)
         self._spool = self._writer.spool
         self._agent = HeldAgent(spec, self._writer)
-        self._door = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         self._visitors: list[HolderConnection] = []
         self._engine: HolderConnection | None = engine
         self._starter = engine
@@ -155,11 +155,11 @@ class Holder:
         """Listen, then start the agent: whenever there is an agent, its holder can be reached."""
         before = os.umask(0o177)  # the socket is for the holder's own user only
         try:
-            self._door.bind(wire.SOCKET)
+            self._listener.bind(wire.SOCKET)
         finally:
             os.umask(before)
-        self._door.listen(VISITORS_MAX)
-        self._door.setblocking(False)
+        self._listener.listen(VISITORS_MAX)
+        self._listener.setblocking(False)
         crash_point("holder listens")
         self._agent.start()
         crash_point("holder has started the guard")
@@ -176,7 +176,7 @@ class Holder:
             for fd, _mask in self._poller().poll(self._timeout_ms()):
                 handler, subject = self._handlers[fd]
                 handler(*subject)
-        self._door.close()  # no engine can attach any more
+        self._listener.close()  # no engine can attach any more
         try:
             os.unlink(wire.SOCKET)
         except FileNotFoundError:
@@ -207,7 +207,7 @@ class Holder:
         agent, engine = self._agent, self._engine
         wanted: list[Wanted] = [
             (self._waking, select.POLLIN, self._on_signal, ()),
-            (self._door.fileno(), select.POLLIN, self._on_door, ()),
+            (self._listener.fileno(), select.POLLIN, self._on_connection, ()),
         ]
         if agent.guard is not None:
             wanted.append((agent.guard.fileno(), select.POLLIN, self._on_guard, ()))
@@ -279,11 +279,11 @@ class Holder:
 
     # Engines
 
-    def _on_door(self) -> None:
+    def _on_connection(self) -> None:
         """Accept the next connection, if it comes from the same user."""
         try:
             # `accept` would import a module and create an object only to take it apart.
-            fd, _address = self._door._accept()  # type: ignore[attr-defined]
+            fd, _address = self._listener._accept()  # type: ignore[attr-defined]
         except OSError:
             return  # closed again, or no file descriptor left
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)

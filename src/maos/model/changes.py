@@ -397,7 +397,7 @@ class _View:
     copies nothing."""
 
     __slots__ = ("_data",)
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # equal to the list or dictionary it shows, which has none either
 
     def __init__(self, data: Any) -> None:
         self._data = data

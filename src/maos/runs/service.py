@@ -376,7 +376,10 @@ class Runs(RunOperations):
         held = self._claims.pop(id)
         run = held.recorder.fold
         fixed = run.options.get("concurrency") if concurrency is None else concurrency
-        warn = lambda text: told.notice(text, {"kind": "warning", "text": text})  # noqa: E731
+
+        def warn(text: str) -> None:
+            told.notice(text, {"kind": "warning", "text": text})
+
         notifier = Notifier(self._journal, self._clock, id, to, tell=warn)
         upkeep = Upkeep(
             self._cleaner,

@@ -474,7 +474,7 @@ class SqliteDatabase(Database):
 
 
 class MemoryDatabase(SqliteDatabase):
-    """A SQLite database in the memory of this process: nothing is durable, and nobody else can open it."""
+    """A SQLite database in the memory of this process: nothing is durable, and no other process can open it."""
 
     blocking = False  # no commit waits for a disk or for another process, so none needs a thread
 
