@@ -203,7 +203,11 @@ class Journal:
             for event in events:
                 if until is not None and event.version > until:
                     return
-                yield await self.decode(event)
+                try:
+                    record = self._record(event)
+                except dictionary.UnknownDictionary:
+                    record = await self.decode(event)
+                yield record
                 after = event.version
             if until is not None and after >= until:
                 return

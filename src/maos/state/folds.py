@@ -204,6 +204,8 @@ async def _load_segments(
     while page := await store.scan("segment", prefix=prefix, after=after, limit=SEGMENTS_AT_ONCE):
         found.update((document.key, document) for document in page)
         after = page[-1].key
+        if len(page) < SEGMENTS_AT_ONCE:
+            break
     for segment in segments:
         document = found.get(_segment_key(stream, path, segment.start))
         if document is None or document.version != segment.version or start + len(items) != segment.start:

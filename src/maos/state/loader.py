@@ -171,7 +171,7 @@ class StateLoader:
         """
         stream = agents.stream(agent)
         kept = await folds.load(self._journal.store, stream, agent, self._journal.notes, path=path, last=last)
-        if kept is None or path not in kept.segments or kept.state.version > await self._journal.version(stream):
+        if kept is None or path not in kept.segments:
             return None
         lengths = {each: segments[-1].end for each, segments in kept.segments.items()}
         fold = StateFold(kept.state)
@@ -189,6 +189,8 @@ class StateLoader:
                 else:
                     others.append(op)
             fold.add(record, others)
+        if fold.version == kept.state.version and fold.version > await self._journal.version(stream):
+            return None
         return _peeked(fold.state(), lengths, entries, lengths[path], last)
 
     async def _load(self, agent: str, version: int) -> Entry:

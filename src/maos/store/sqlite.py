@@ -14,6 +14,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -59,6 +60,12 @@ _EVENT_QUERIES = frozenset(("read_stream", "read_stream_backwards", "read_log"))
 T = TypeVar("T")
 
 
+@cache
+def _statements() -> dict[str, str]:
+    """Return each statement by its name, with the parameters of SQLite."""
+    return {name: re.sub(r"\$(\d)", r"?\1", query) for name, query in database.statements().items()}
+
+
 class SqliteDatabase(Database):
     """The connections to one SQLite file, and the transactions of the writer."""
 
@@ -85,7 +92,7 @@ class SqliteDatabase(Database):
         self._create = create
         self._vfs = vfs
         self._schema = schema
-        self._sql = {name: re.sub(r"\$(\d)", r"?\1", query) for name, query in database.statements().items()}
+        self._sql = _statements()
         self._reader: apsw.Connection | None = None
         self._stamps: apsw.Cursor | None = None
         self._writer: apsw.Connection | None = None
