@@ -7,9 +7,11 @@ of an undamaged database; it is not synced each time, because an old mark makes 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
+import stat
 import zlib
 from pathlib import Path
 from typing import NamedTuple
@@ -26,9 +28,12 @@ class Mark(NamedTuple):
 
 
 class MarkFile:
-    """A file of two lines, written alternately, so that a torn write leaves one intact."""
+    """A file of two lines, written alternately, so that a torn write leaves one intact.
 
-    def __init__(self, path: Path) -> None:
+    A journal in memory has no file, as it has no end that could be lost.
+    """
+
+    def __init__(self, path: Path | None) -> None:
         self.path = path
         self.trouble: str | None = None
         """Why the mark could not be read or written last time; the journal itself is not affected."""
@@ -37,8 +42,14 @@ class MarkFile:
 
     def read(self) -> Mark | None:
         """Return the newest readable mark; None, with `trouble` set, when the file is missing or damaged."""
+        if self.path is None:
+            return None
         try:
-            content = self.path.read_bytes()
+            descriptor = self._open_file(os.O_RDONLY)
+            try:
+                content = os.read(descriptor, 2 * _LINE_BYTES)
+            finally:
+                os.close(descriptor)
         except FileNotFoundError:
             self.trouble = f"{self.path} is missing"
             return None
@@ -56,16 +67,27 @@ class MarkFile:
 
     def write(self, mark: Mark) -> None:
         """Write a mark. Never raises: the event is on disk already."""
+        if self.path is None:
+            return
         body = b"maos-head 1 %020d %s" % (mark.position, mark.hash.hex().encode())
         line = body + b" %08x\n" % zlib.crc32(body)
         try:
             if self._fd < 0:
-                self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._fd = self._open_file(os.O_RDWR | os.O_CREAT)
             os.pwrite(self._fd, line, self._slot)
         except OSError as error:
             self.trouble = f"{self.path} could not be written: {error.strerror}"
             return
         self._slot = _LINE_BYTES - self._slot
+
+    def _open_file(self, flags: int) -> int:
+        """Open the file; a link, device or pipe, which could come with a cloned repository, is an OSError."""
+        assert self.path is not None
+        descriptor = os.open(self.path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        return descriptor
 
     def sync(self) -> None:
         """Sync the mark to disk."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
 import secrets
 import time
@@ -488,7 +487,7 @@ class MemoryDatabase(SqliteDatabase):
     def __init__(self, clock: Clock) -> None:
         super().__init__(Path(f"/maos-{secrets.token_hex(8)}"), clock=clock, vfs="memdb")
         self.place = ":memory:"
-        self.mark = MarkFile(Path(os.devnull))  # there is no end that could be lost
+        self.mark = MarkFile(None)
 
     async def listen(self, woken: Callable[[], None]) -> None:
         """No other process commits."""

@@ -8,6 +8,7 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import apsw
 
 from maos.clock import SystemClock
-from maos.errors import Corrupt, DiskFull, MaosError, StoreUnavailable
+from maos.errors import Corrupt, DiskFull, InvalidInput, MaosError, StoreUnavailable
 from maos.files import whole_file
 from maos.store.database import Row
 
@@ -30,7 +31,12 @@ _JUST_CHANGED_NS = 100_000_000
 
 
 def create(path: Path, place: str) -> bool:
-    """Create the file, readable by its owner only; SQLite gives its other files the same mode."""
+    """Create the file, readable by its owner only; SQLite gives its other files the same mode.
+
+    A link is refused: it could come with a cloned repository and lead to any file of the person.
+    """
+    if path.is_symlink():
+        raise InvalidInput(f"{place} is a link to {os.readlink(path)}", hint="give the path of the file itself")
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     except FileExistsError:
@@ -93,7 +99,7 @@ def preallocate(writer: apsw.Connection, database: Path, pages: int) -> None:
     writer.set_busy_timeout(BUSY_MS_MAX)
     writer.execute("BEGIN IMMEDIATE")
     try:
-        log = os.open(f"{database}-wal", os.O_RDWR | os.O_CLOEXEC)
+        log = os.open(f"{database}-wal", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             size = os.fstat(log).st_size
             if size < length:
@@ -188,6 +194,9 @@ class Bell:
     SQLite has no notifications. Each waiting process keeps a named pipe in a folder beside the database; each process
     that commits writes one byte into every pipe there. So waiters wake within a millisecond without polling. A lost
     byte does no harm: waiters also check the journal once a second.
+
+    The folder may come with a cloned repository, or be another user's: a folder or pipe that is a link, is of another
+    kind or belongs to another user is not used, and nothing but pipes is removed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -204,9 +213,10 @@ class Bell:
         if not os.access(self._path, os.F_OK):
             return  # no process has ever listened: the usual case, so checked without an exception
         try:
-            changed_ns = os.stat(self._path).st_mtime_ns
+            found = os.lstat(self._path)
+            changed_ns = found.st_mtime_ns
             if changed_ns != self._seen_ns:
-                self._find_peers()
+                self._find_peers(is_ours=_is_own_folder(found))
                 self._seen_ns = -1 if SystemClock().now_us() * 1000 - changed_ns < _JUST_CHANGED_NS else changed_ns
         except OSError:
             return  # the folder cannot be read now; waiters check by themselves
@@ -226,6 +236,8 @@ class Bell:
         hidden = self._folder / f".{name}"
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
+            if not _is_own_folder(os.lstat(self._folder)):
+                return  # the waiter only polls
             os.mkfifo(hidden, 0o600)
             # Open for reading and writing, so that there is no end of file when the last writer closes it. Visible to
             # others only once it is open, so that they never take it for the pipe of a dead process.
@@ -255,13 +267,15 @@ class Bell:
                 pass
         callback()
 
-    def _find_peers(self) -> None:
-        present = {name for name in os.listdir(self._folder) if not name.startswith(".")}
+    def _find_peers(self, *, is_ours: bool) -> None:
+        listed = os.listdir(self._folder) if is_ours else ()
+        present = {name for name in listed if not name.startswith(".") and _is_own_pipe(self._folder / name)}
         for name in set(self._peers) - present:
             os.close(self._peers.pop(name))
+        flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         for name in present - set(self._peers) - {self._own}:
             try:
-                self._peers[name] = os.open(self._folder / name, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                self._peers[name] = os.open(self._folder / name, flags)
             except OSError as error:
                 if error.errno == errno.ENXIO:
                     self._drop(name)  # its process died without removing it
@@ -272,3 +286,16 @@ class Bell:
             os.close(fd)
         with contextlib.suppress(OSError):
             (self._folder / name).unlink()
+
+
+def _is_own_folder(found: os.stat_result) -> bool:
+    """Return whether this is a folder, not a link to one, in which no other user can create files."""
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+
+
+def _is_own_pipe(path: Path) -> bool:
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:  # removed in the meantime
+        return False
+    return stat.S_ISFIFO(found.st_mode) and found.st_uid == os.geteuid()
