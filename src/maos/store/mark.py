@@ -89,6 +89,11 @@ class MarkFile:
             raise OSError(errno.EINVAL, "it is not a regular file")
         return descriptor
 
+    def remove(self) -> None:
+        """Remove the file, when the end of the journal is known to be lost."""
+        if self.path is not None:
+            self.path.unlink()
+
     def sync(self) -> None:
         """Sync the mark to disk."""
         if self._fd < 0:

@@ -177,7 +177,7 @@ class SqlStore(Store):
             if not accept_loss:
                 raise HistoryLost(self.place, acknowledged=mark.position, found=self._head, why=why)
             self.database.notes.append(f"opened although position {mark.position} was acknowledged and {why}")
-            file.path.unlink()
+            file.remove()
         if self._head and (mark is None or mark.position != self._head or accept_loss):
             file.write(Mark(self._head, head_hash))
 
