@@ -23,7 +23,6 @@ from maos.store.sql_store import SqlStore
 if TYPE_CHECKING:
     from maos.bus.bus import Bus
     from maos.engine.attempt_spec import ToolServers
-    from maos.ids import Target
     from maos.ops.doctor import Finding
     from maos.runs.agent_tools import AgentTools
     from maos.runs.service import Runs
@@ -138,24 +137,13 @@ class Maos:
             checkpoints=CheckpointPolicy.as_set(values.checkpoint),
         )
 
-    async def find(self, given: str, *kinds: str) -> Target:
-        """What a person means by an id: RUN, RUN/TASK, an agent, a workflow run, or a unique prefix of one.
-
-        `kinds` are "run", "agent" and "workflow"; a task of a run is found as an agent.
-
-        Example::
-
-            print((await m.find("r-1")).kind)
-        """
-        return await self.ids.find(given, *kinds)
-
     @property
     def ids(self) -> Ids:
-        """Ids of everything, as people type them.
+        """Ids of everything, as people type them: `find` what is meant, `complete` the beginning of one.
 
         Example::
 
-            print(await m.ids.complete("r-"))
+            print((await m.ids.find("r-1")).kind)
         """
         from maos.views.ids import Ids
 
@@ -314,11 +302,6 @@ class Maos:
 
         services = self.journal, self.agents, self.runs, self.workflows
         return await examine(*services, verify=self.verify, version=maos.__version__)
-
-    @property
-    def notes(self) -> list[str]:
-        """Problems in this use of the database that had no consequence."""
-        return self.journal.notes
 
     async def logged(self, path: str | Path, work: Awaitable[T]) -> T:
         """Do something, and keep a log file of what is recorded up to date meanwhile."""

@@ -15,7 +15,7 @@ from maos.engine import consent
 from maos.engine.attempts import Attempts
 from maos.errors import InvalidInput
 from maos.journal.journal import Journal
-from maos.model.attempt import Attempt
+from maos.model.attempt import Attempt, last_saved
 from maos.model.events.commands import TasksRequested
 from maos.model.events.core import EventBase
 from maos.model.plan import Task
@@ -108,8 +108,7 @@ async def _of_agent(folder: Path, history: list[Attempt], commit: str) -> None:
     before = Workspace.from_data(history[-1].workspace)
     if before.in_place:
         return
-    saved = [each.commit for attempt in history for each in attempt.checkpoints if each.commit]
-    start = commit or (saved[-1] if saved else before.base)
+    start = commit or last_saved(history) or before.base
     was_there = await workspaces.exists(before)
     made = await workspaces.prepare(folder, before.name, root=before.tree.parent, base=before.base, start=start)
     if made[:5] != before[:5]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from maos.clock import Clock
-from maos.engine import consent, ownership
+from maos.engine import checkpoints, consent, ownership
 from maos.engine.attempt_spec import check_places
 from maos.engine.attempts import Attempts
 from maos.engine.recorder import Recorder
@@ -29,7 +29,7 @@ from maos.model.message import TOPICS, inbox
 from maos.model.run import Content, Run, agent_name
 from maos.model.status import TaskStatus
 from maos.state.agents import AgentStates
-from maos.travel import branches, checkpoints, points_in_time
+from maos.travel import branches, points_in_time
 from maos.travel.branches import GRACE_S, Cut, keep_merged, position_before
 from maos.travel.join import RunJoins
 from maos.travel.points_in_time import Difference, PointInTime, Side, When

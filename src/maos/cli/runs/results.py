@@ -107,7 +107,7 @@ def attach(database: DatabaseTarget, id: str, as_json: bool) -> int:
 
 
 async def _find(m: Maos, id: str) -> Target:
-    return await m.find(id, RUN, AGENT) if id else Target(RUN, (await m.runs.newest()).id)
+    return await m.ids.find(id, RUN, AGENT) if id else Target(RUN, (await m.runs.newest()).id)
 
 
 def _changed(noun: str) -> Listing[ChangedField]:
@@ -148,7 +148,7 @@ def diff(database: DatabaseTarget, /, id: str, patch: bool, as_json: bool, **poi
     start, end = points["start"] or points["first"], points["end"] or points["second"]
 
     async def work(m: Maos) -> Comparison | Target:
-        target = await m.find(id, RUN, AGENT)
+        target = await m.ids.find(id, RUN, AGENT)
         if target.kind != RUN:
             return target
         run = await m.runs.get(target.id)
@@ -226,7 +226,7 @@ def merge(database: DatabaseTarget, id: str, into: str | None, message: str, as_
     """
 
     async def work(m: Maos) -> tuple[Run, Merged | Conflicted | Blocked] | Target:
-        target = await m.find(id, RUN, AGENT)
+        target = await m.ids.find(id, RUN, AGENT)
         if target.kind != RUN:
             return target
         run = await m.runs.get(target.id)

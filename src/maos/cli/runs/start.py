@@ -274,7 +274,7 @@ def resume(database: DatabaseTarget, /, id: str, **given: Any) -> int:
 
     on_change, as_json = given["on_change"] or "keep", given["as_json"]
     if id:
-        target = database.read(lambda m: m.find(id, RUN, WORKFLOW))
+        target = database.read(lambda m: m.ids.find(id, RUN, WORKFLOW))
         id = target.id
         if target.kind == WORKFLOW:
             same = {name: given[name] for name in ("trust", "dry_run", "as_json", "on_change")}
