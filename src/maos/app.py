@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from maos.ops.doctor import Finding
     from maos.runs.agent_tools import AgentTools
     from maos.runs.service import Runs
-    from maos.runs.status import NoticeInfo
     from maos.settings.loader import Current
     from maos.transfer.service import Transfer
     from maos.travel.service import TimeTravel
@@ -173,19 +172,6 @@ class Maos:
         from maos.views.messages import Messages
 
         return Messages(self.bus)
-
-    async def notices(self) -> list[NoticeInfo]:
-        """Notifications about runs, and their outcomes, the oldest first.
-
-        Example::
-
-            print([(each.title, each.addresses) for each in await m.notices()])
-        """
-        from maos.runs.status import NoticeInfo
-
-        runs = [run async for run in self.runs.all()]
-        found = [NoticeInfo.of(run, each) for run in runs for each in await self.runs.notices(run.id)]
-        return sorted(found, key=lambda each: each.time_us)
 
     async def effects(self, id: str = "", *, unknown: bool = False) -> list[ExternalEffect]:
         """Side effects of a run, a workflow run or an agent, or all: tools, commands and steps, with their outcomes.

@@ -14,6 +14,7 @@ from maos.clock import SystemClock
 from maos.engine.consent import NotAgreed
 from maos.engine.ownership import Held
 from maos.engine.questions import Answered
+from maos.engine.streams import statistics
 from maos.errors import StoreUnavailable
 from maos.journal.journal import Journal
 from maos.model.events.facts import Line
@@ -179,7 +180,7 @@ async def test_a_run_executed_from_python_notifies(tmp_path: Path, home: Path, m
     async with opened(tmp_path, home, "[notify]\nurls = ['json://127.0.0.1:9']\n") as (m, _file):
         run = await m.runs.start(HELLO, folder=tmp_path, options=IN_PLACE)
         await m.runs.execute(run.id)
-        assert [each.status("1 (json)") for each in await m.runs.notices(run.id)] == ["sent"]
+        assert [each.addresses for each in await m.runs.notices()] == [{"1 (json)": "sent"}]
     assert sent == [f"maos {run.id}: completed, 1 of 1 tasks done"]
 
 
@@ -192,7 +193,7 @@ async def test_a_run_executed_from_python_cleans_up(
     async with opened(tmp_path, home, "") as (m, _file), asyncio.timeout(30):
         run = await m.runs.create(HELLO, folder=tmp_path)
         executing = asyncio.create_task(m.runs.execute(run.id, worker=worker))
-        while not (await m.runs.cleaned_up()).ended_us:
+        while not (await statistics(m.journal)).ended_us:
             await asyncio.sleep(0.01)
         worker.go.set()
         await executing

@@ -89,14 +89,14 @@ class Runs(RunOperations):
         folder: Path | str,
         options: Mapping[str, Any],
         types: Mapping[str, AgentType] | None = None,
+        change: str = "",
     ) -> Plan:
-        """Have an agent plan a request; `run` is the id that its run will have."""
-        known = agent_types.known(Path(folder)) if types is None else types
-        return await planner.ask(self._attempts, request, run=run, folder=Path(folder), options=options, types=known)
-
-    async def revise_plan(self, change: str, *, run: str, request: str, types: Mapping[str, AgentType]) -> Plan:
-        """Have the agent that planned a request change its plan."""
-        return await planner.revise(self._attempts, change, run=run, request=request, types=types)
+        """Have an agent plan a request, or change the plan that it made; `run` is the id that its run will have."""
+        where = Path(folder)
+        known = agent_types.known(where) if types is None else types
+        return await planner.ask(
+            self._attempts, request, run=run, folder=where, options=options, types=known, change=change
+        )
 
     async def create(
         self,

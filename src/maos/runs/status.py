@@ -13,11 +13,10 @@ from maos.bus.history import Filter, SentMessage
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import ownership, questions
 from maos.engine.attempts import Attempts
-from maos.engine.streams import RunReader, permanent, statistics
+from maos.engine.streams import RunReader, permanent
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.journal.journal import Journal, Record
 from maos.model.attempt import Attempt, OpenTool
-from maos.model.cleanup import Statistics
 from maos.model.events.records import ChatSaid
 from maos.model.failure import ENDED_BY_ITSELF, REPEATABLE
 from maos.model.message import history, inbox
@@ -314,13 +313,17 @@ class RunViews(RunReader):
             raise InvalidInput(f"no task of {run.id} has changed a file", hint=f"`maos resume {run.id}` resumes it")
         return await workspaces.merge(own, run.commit, into=into, message=message)
 
-    async def notices(self, id: str) -> list[RunNotice]:
-        """What people were notified of about a run, and whether that was sent."""
-        return list((await notify.load(self._journal, id)).by_id.values())
+    async def notices(self) -> list[NoticeInfo]:
+        """Notifications about runs, and their outcomes, the oldest first.
 
-    async def cleaned_up(self) -> Statistics:
-        """What cleanups have removed so far."""
-        return await statistics(self._journal)
+        Example::
+
+            print([(each.title, each.addresses) for each in await m.runs.notices()])
+        """
+        runs = [run async for run in self.all()]
+        known = [(run, (await notify.load(self._journal, run.id)).by_id.values()) for run in runs]
+        found = [NoticeInfo.of(run, each) for run, notices in known for each in notices]
+        return sorted(found, key=lambda each: each.time_us)
 
     async def list(self) -> list[RunView]:
         """All runs, those that have not ended first, and then the newest first.
