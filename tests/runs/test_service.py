@@ -20,12 +20,13 @@ from maos.journal.journal import Journal
 from maos.model.events.facts import Line
 from maos.model.events.parts import PERSON
 from maos.model.events.records import BundleImported
+from maos.model.message import Message
 from maos.model.plan import BadPlan, Plan, Task
 from maos.model.run import Run, TaskState, bundle_stream, stream
 from maos.runs import cleanup, file_changes, notify
 from maos.runs.consent import Act
 from maos.runs.decisions import Outcome
-from maos.runs.feed import AgentOutput, MessageUpdate, Observer, RunUpdate
+from maos.runs.feed import AgentOutput, Observer, RunUpdate
 from maos.runs.plan_input import addition
 from maos.runs.service import Runs
 from maos.runs.status import is_executing
@@ -317,11 +318,11 @@ async def test_one_feed_has_the_run_its_agents_and_its_messages(m: Maos, tmp_pat
         seen: list[str] = []
         async for update in feed:
             if isinstance(update, RunUpdate):
-                seen += [event.type for event in update.events]
+                seen.append(update.event.type)
             elif isinstance(update, AgentOutput):
                 seen += [fact.text for fact in update.facts if isinstance(fact, Line)]
-            elif isinstance(update, MessageUpdate):
-                seen.append(update.message.text)
+            elif isinstance(update, Message):
+                seen.append(update.text)
             if seen[-1:] == ["run_ended"]:
                 break
         ended = await executing
