@@ -122,7 +122,7 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
             ("runs/operations.py", ["RunOperations"]),
             ("runs/cleanup.py", ["Removal"]),
             ("runs/status.py", ["RunViews", "RunView", "RunSummary"]),
-            ("runs/feed.py", ["Observer", "RunFeed", "RunUpdate", "AgentOutput", "MessageUpdate", "CommandArrived"]),
+            ("runs/feed.py", ["Observer", "RunFeed", "RunUpdate", "AgentOutput"]),
             ("runs/consent.py", ["Act"]),
             ("travel/relocation.py", ["Moved"]),
         ],
