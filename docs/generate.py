@@ -135,7 +135,7 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
             ("travel/service.py", ["TimeTravel"]),
             ("travel/join.py", ["RunJoins"]),
             ("travel/points_in_time.py", ["PointInTime"]),
-            ("travel/service.py", ["TravelPlan", "PlannedStep", "Comparison"]),
+            ("travel/service.py", ["TravelPlan", "PlannedStep"]),
             ("travel/points_in_time.py", ["Difference", "ChangedField", "Side"]),
             ("travel/join.py", ["JoinPlan"]),
         ],

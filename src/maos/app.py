@@ -289,6 +289,11 @@ class Maos:
         services = self.journal, self.agents, self.runs, self.workflows
         return await examine(*services, verify=self.verify, version=maos.__version__)
 
+    @property
+    def notes(self) -> list[str]:
+        """Problems in this use of the database that had no consequence."""
+        return self.journal.notes
+
     async def logged(self, path: str | Path, work: Awaitable[T]) -> T:
         """Do something, and keep a log file of what is recorded up to date meanwhile."""
         from maos.ops import logbook

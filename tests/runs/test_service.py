@@ -14,7 +14,6 @@ from maos.clock import SystemClock
 from maos.engine.consent import NotAgreed
 from maos.engine.ownership import Held
 from maos.engine.questions import Answered
-from maos.engine.streams import statistics
 from maos.errors import StoreUnavailable
 from maos.journal.journal import Journal
 from maos.model.events.facts import Line
@@ -194,7 +193,7 @@ async def test_a_run_executed_from_python_cleans_up(
     async with opened(tmp_path, home, "") as (m, _file), asyncio.timeout(30):
         run = await m.runs.create(HELLO, folder=tmp_path)
         executing = asyncio.create_task(m.runs.execute(run.id, worker=worker))
-        while not (await statistics(m.journal)).ended_us:
+        while not (await m.runs.cleaned_up()).ended_us:
             await asyncio.sleep(0.01)
         worker.go.set()
         await executing

@@ -100,7 +100,7 @@ class DatabaseTarget:
                 return await work(m)
             finally:
                 await m.close()
-                for text in m.journal.notes:
+                for text in m.notes:
                     note(text)
 
         return asyncio.run(opened())

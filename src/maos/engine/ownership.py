@@ -13,9 +13,9 @@ import socket
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from maos.clock import MICROSECONDS, Clock
-from maos.engine.recorder import Fold
 from maos.errors import Conflict
 from maos.holder import identity as held
 from maos.holder import process_tree
@@ -24,6 +24,9 @@ from maos.model.attempt import Attempt
 from maos.model.events.parts import Owner
 from maos.settings import LEASE_S
 from maos.store.contract import Lease
+
+if TYPE_CHECKING:
+    from maos.engine.recorder import Fold
 
 CLAIM_S = 10.0
 CLAIM_POLL_S = 0.1

@@ -13,10 +13,11 @@ from maos.bus.history import Filter, SentMessage
 from maos.clock import MICROSECONDS, Clock
 from maos.engine import ownership, questions
 from maos.engine.attempts import Attempts
-from maos.engine.streams import RunReader, permanent
+from maos.engine.streams import RunReader, permanent, statistics
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.journal.journal import Journal, Record
 from maos.model.attempt import Attempt, OpenTool
+from maos.model.cleanup import Statistics
 from maos.model.events.records import ChatSaid
 from maos.model.failure import ENDED_BY_ITSELF, REPEATABLE
 from maos.model.message import history, inbox
@@ -324,6 +325,10 @@ class RunViews(RunReader):
         known = [(run, (await notify.load(self._journal, run.id)).by_id.values()) for run in runs]
         found = [NoticeInfo.of(run, each) for run, notices in known for each in notices]
         return sorted(found, key=lambda each: each.time_us)
+
+    async def cleaned_up(self) -> Statistics:
+        """What cleanups have removed so far."""
+        return await statistics(self._journal)
 
     async def list(self) -> list[RunView]:
         """All runs, those that have not ended first, and then the newest first.

@@ -214,11 +214,9 @@ def cleanup(database: DatabaseTarget, days: float | None, dry_run: bool, as_json
     (`maos admin pin`).
     """
 
-    from maos.engine.streams import statistics
-
     async def work(m: Maos) -> tuple[Cleanup, Statistics]:
         done = await m.runs.clean_up(older_than_days=days, dry_run=dry_run)
-        return done, await statistics(m.journal)
+        return done, await m.runs.cleaned_up()
 
     done, known = database.write(work)
     if as_json:
