@@ -23,11 +23,9 @@ from maos.store.sql_store import SqlStore
 if TYPE_CHECKING:
     from maos.bus.bus import Bus
     from maos.engine.attempt_spec import ToolServers
-    from maos.ids import Target
     from maos.ops.doctor import Finding
     from maos.runs.agent_tools import AgentTools
     from maos.runs.service import Runs
-    from maos.runs.status import NoticeInfo
     from maos.settings.loader import Current
     from maos.transfer.service import Transfer
     from maos.travel.service import TimeTravel
@@ -138,24 +136,13 @@ class Maos:
             checkpoints=CheckpointPolicy.as_set(values.checkpoint),
         )
 
-    async def find(self, given: str, *kinds: str) -> Target:
-        """What a person means by an id: RUN, RUN/TASK, an agent, a workflow run, or a unique prefix of one.
-
-        `kinds` are "run", "agent" and "workflow"; a task of a run is found as an agent.
-
-        Example::
-
-            print((await m.find("r-1")).kind)
-        """
-        return await self.ids.find(given, *kinds)
-
     @property
     def ids(self) -> Ids:
-        """Ids of everything, as people type them.
+        """Ids of everything, as people type them: `find` what is meant, `complete` the beginning of one.
 
         Example::
 
-            print(await m.ids.complete("r-"))
+            print((await m.ids.find("r-1")).kind)
         """
         from maos.views.ids import Ids
 
@@ -185,19 +172,6 @@ class Maos:
         from maos.views.messages import Messages
 
         return Messages(self.bus)
-
-    async def notices(self) -> list[NoticeInfo]:
-        """Notifications about runs, and their outcomes, the oldest first.
-
-        Example::
-
-            print([(each.title, each.addresses) for each in await m.notices()])
-        """
-        from maos.runs.status import NoticeInfo
-
-        runs = [run async for run in self.runs.all()]
-        found = [NoticeInfo.of(run, each) for run in runs for each in await self.runs.notices(run.id)]
-        return sorted(found, key=lambda each: each.time_us)
 
     async def effects(self, id: str = "", *, unknown: bool = False) -> list[ExternalEffect]:
         """Side effects of a run, a workflow run or an agent, or all: tools, commands and steps, with their outcomes.

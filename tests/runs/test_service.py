@@ -19,12 +19,13 @@ from maos.journal.journal import Journal
 from maos.model.events.facts import Line
 from maos.model.events.parts import PERSON
 from maos.model.events.records import BundleImported
+from maos.model.message import Message
 from maos.model.plan import BadPlan, Plan, Task
 from maos.model.run import Run, TaskState, bundle_stream, stream
 from maos.runs import cleanup, file_changes, notify
 from maos.runs.consent import Act
 from maos.runs.decisions import Outcome
-from maos.runs.feed import AgentOutput, MessageUpdate, Observer, RunUpdate
+from maos.runs.feed import AgentOutput, Observer, RunUpdate
 from maos.runs.plan_input import addition
 from maos.runs.service import Runs
 from maos.runs.status import is_executing
@@ -179,7 +180,7 @@ async def test_a_run_executed_from_python_notifies(tmp_path: Path, home: Path, m
     async with opened(tmp_path, home, "[notify]\nurls = ['json://127.0.0.1:9']\n") as (m, _file):
         run = await m.runs.start(HELLO, folder=tmp_path, options=IN_PLACE)
         await m.runs.execute(run.id)
-        assert [each.status("1 (json)") for each in await m.runs.notices(run.id)] == ["sent"]
+        assert [each.addresses for each in await m.runs.notices()] == [{"1 (json)": "sent"}]
     assert sent == [f"maos {run.id}: completed, 1 of 1 tasks done"]
 
 
@@ -316,11 +317,11 @@ async def test_one_feed_has_the_run_its_agents_and_its_messages(m: Maos, tmp_pat
         seen: list[str] = []
         async for update in feed:
             if isinstance(update, RunUpdate):
-                seen += [event.type for event in update.events]
+                seen.append(update.event.type)
             elif isinstance(update, AgentOutput):
                 seen += [fact.text for fact in update.facts if isinstance(fact, Line)]
-            elif isinstance(update, MessageUpdate):
-                seen.append(update.message.text)
+            elif isinstance(update, Message):
+                seen.append(update.text)
             if seen[-1:] == ["run_ended"]:
                 break
         ended = await executing

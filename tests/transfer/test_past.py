@@ -147,14 +147,14 @@ async def test_a_fork_travels_with_its_origin_or_without(tmp_path: Path, here: M
         alone = await there.runs.execute(fork, options=options)
         assert alone.status == "completed", alone.why
     found = await there.travel.diff("r-2", 2)
-    assert [each.name for each in found.difference.tasks] == ["r-2", "r-2-more"]
+    assert [each.name for each in found.tasks] == ["r-2", "r-2-more"]
     with pytest.raises(maos.NotFound, match="they come from r-1, which is not here") as refused:
         await there.travel.join("r-2", "r-3")
     assert "import it too" in str(refused.value.hint)
     await there.transfer.import_(tmp_path / "r-1.maos", folder=house)
     await there.runs.agree("r-1")
     found = await there.travel.diff("r-1", other="r-2")
-    assert [[each.text for each in side] for side in found.difference.messages] == [[], ["to r-2"]]
+    assert [[each.text for each in side] for side in found.messages] == [[], ["to r-2"]]
     done = await there.travel.join("r-2", "r-3")
     assert (done.base.run, list(done.added)) == ("r-1", ["r-3", "r-3-more"])
     files = files_of(house, (await there.runs.get("r-2")).commit)

@@ -9,10 +9,11 @@ import pytest
 
 from maos.app import Maos
 from maos.clock import SystemClock
+from maos.engine import checkpoints
 from maos.engine.attempts import Attempts
 from maos.model.plan import Task
 from maos.runs.worker import AgentWorker
-from maos.travel import checkpoints, points_in_time
+from maos.travel import points_in_time
 from maos.travel.service import TimeTravel
 from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.engine import claude_engine

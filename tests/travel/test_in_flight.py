@@ -11,13 +11,14 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.clock import SystemClock
+from maos.engine import checkpoints
 from maos.engine.ownership import Held
 from maos.journal.codec import Event
 from maos.model.branch import digest
 from maos.model.message import inbox, of_run
 from maos.model.plan import Task
 from maos.model.run import Run
-from maos.travel import checkpoints, points_in_time
+from maos.travel import points_in_time
 from maos.travel.service import TimeTravel
 from tests.engine.conftest import processes_below
 from tests.runs.commands import until

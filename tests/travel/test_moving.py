@@ -205,7 +205,7 @@ async def test_a_way_back_leads_to_the_moved_files_and_a_fork_begins_there(proje
             run = await m.runs.execute(id)
             assert (run.status, files_of(new, run.commit)) == ("completed", WHOLE), run.why
         found = await m.travel.diff("r-1", "half")
-        assert [each.path for each in found.difference.files or ()] == ["two.txt"]
+        assert [each.path for each in found.files or ()] == ["two.txt"]
 
 
 async def test_agents_that_work_in_place_go_on_in_the_new_folder(tmp_path: Path, m: Maos) -> None:

@@ -9,11 +9,12 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.clock import SystemClock
+from maos.engine import checkpoints
 from maos.model.branch import digest
 from maos.model.message import inbox
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
-from maos.travel import checkpoints, points_in_time
+from maos.travel import points_in_time
 from maos_testing.crash import Life, crash_loop
 from tests.runs.commands import until
 from tests.travel import travel_life

@@ -53,7 +53,8 @@ async def test_the_status_of_an_agent_that_has_ended(m: Maos, tmp_path: Path) ->
     found, older = await m.agents.statuses(everything=False)
     assert ([each.agent for each in found], older) == (["a"], 0)
     details = await m.agents.details("a")
-    assert (details.lines, details.files, [each.status for each in details.attempts]) == (1, None, ["failed"])
+    assert details.now == status
+    assert (details.newest.lines, details.files, [each.status for each in details.attempts]) == (1, None, ["failed"])
 
 
 async def test_agents_that_ended_long_ago_are_only_counted(m: Maos) -> None:

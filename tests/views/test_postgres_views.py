@@ -15,10 +15,10 @@ import maos
 from maos import views
 from maos.app import Maos
 from maos.clock import SystemClock
+from maos.engine import checkpoints
 from maos.journal.journal import Append
 from maos.model.plan import Plan, Task
 from maos.runs.service import Runs
-from maos.travel import checkpoints
 from tests.runs.test_scheduler import Hands
 from tests.views.conftest import Query
 from tests.views.test_views import COLUMNS, carried_out, plan

@@ -13,10 +13,10 @@ import maos
 from maos import views
 from maos.app import Maos
 from maos.clock import SystemClock
+from maos.engine import checkpoints
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
 from maos.runs.service import Runs
-from maos.travel import checkpoints
 from tests.runs.test_scheduler import Hands
 from tests.views.conftest import Query
 

@@ -156,7 +156,7 @@ def list_notices(database: DatabaseTarget, as_json: bool) -> None:
 
     `unknown` is one that was about to be sent when its process died: it is not sent again.
     """
-    found = database.read(lambda m: m.notices())
+    found = database.read(lambda m: m.runs.notices())
     for each in found:
         if as_json:
             documents.show_line(documents.of(each))

@@ -76,7 +76,7 @@ def status(
         return 0
 
     async def work(m: Maos) -> Target | None:
-        target = await m.find(id) if id else Target(RUN, (await m.runs.newest()).id)
+        target = await m.ids.find(id) if id else Target(RUN, (await m.runs.newest()).id)
         if target.kind == TASK:
             return await _print_unstarted(m, target, as_json=as_json)
         if target.kind != RUN:

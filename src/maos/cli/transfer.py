@@ -75,7 +75,7 @@ def export(database: DatabaseTarget, id: str, output: str, to_stdout: bool, with
         raise InvalidInput("a terminal cannot show a bundle", hint="send it to a file or a program: `… > FILE`")
 
     async def work(m: Maos) -> tuple[str, Exported]:
-        found = (await m.find(id, "run", "workflow")).id
+        found = (await m.ids.find(id, "run", "workflow")).id
         if is_piped:
             made = await m.transfer.export(found, sys.stdout.buffer, files=not without_files)
             sys.stdout.buffer.flush()

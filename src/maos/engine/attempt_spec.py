@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from maos.agents.contract import LaunchOrder, McpServer
 from maos.errors import InvalidInput, NotFound
@@ -150,18 +150,17 @@ def order_of(attempt: Attempt) -> LaunchOrder:
     return LaunchOrder(attempt=attempt.id, session=attempt.session, **order)
 
 
-class ToolServers:
+class ToolServers(NamedTuple):
     """The MCP servers by which agents reach one journal."""
 
-    def __init__(self, database: str, *, schema: str = "") -> None:
-        self._database = database
-        """A path that does not depend on the working folder, or a URL."""
-        self._schema = schema
+    database: str
+    """A path that does not depend on the working folder, or a URL."""
+    schema: str = ""
 
     def server(self, agent: str, attempt: str, *, run: str = "") -> McpServer:
         """The server of one attempt. Its variables are its identity: the sender of what it writes is `agent`."""
-        env = {tool_calls.DATABASE: self._database, tool_calls.AGENT: agent, tool_calls.ATTEMPT: attempt}
-        env |= {tool_calls.SCHEMA: self._schema} if self._schema else {}
+        env = {tool_calls.DATABASE: self.database, tool_calls.AGENT: agent, tool_calls.ATTEMPT: attempt}
+        env |= {tool_calls.SCHEMA: self.schema} if self.schema else {}
         env |= {tool_calls.RUN: run} if run else {}
         return McpServer(tool_calls.NAME, ARGV, env)
 

@@ -169,8 +169,7 @@ class Attempts(AttemptReader):
         """The attempt after one that has ended: in its workspace, and in its session if that can be restored."""
         agent, id = before.agent, attempt_id(before.agent, before.number + 1)
         workspace = Workspace.from_data(before.workspace)
-        saved = [each.commit for each in before.checkpoints if each.commit]
-        await workspaces.verify(workspace, saved[-1] if saved else None)
+        await workspaces.verify(workspace, before.saved or None)
         await self.bus.expire(agent)
         waiting = [each async for each in self.bus.waiting(agent)]
         inbox_cursor = await self.journal.version(inbox(agent))
@@ -287,8 +286,7 @@ class Attempts(AttemptReader):
 
     async def end_all(self, run: str, grace_s: float) -> list[str]:
         """Have all agents of a run stopped, those of its gates too; the names of those that still ran."""
-        names = {agent_of(name.removeprefix(stream(""))) async for name in self.journal.streams(stream(f"{run}."))}
-        found = [await self.get(name) for name in sorted(names)]
+        found = [await self.get(name) async for name in self.names(f"{run}.")]
         at_work = [each for each in found if each.is_open]
         await asyncio.gather(*(self.end(each, grace_s) for each in at_work))
         return [each.agent for each in at_work]

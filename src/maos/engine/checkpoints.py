@@ -1,16 +1,26 @@
-"""How often the files of agents are saved: as a setting in the journal says, which every engine uses, else as the
-settings of the machine do."""
+"""Checkpoints of a run: a name for a version of it, made by the process that owns the run, or at an interval; and how
+often the files of agents are saved: as a setting in the journal says, which every engine uses, else as the settings of
+the machine do."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from maos.bus.mailbox import patiently
 from maos.clock import Clock
+from maos.engine import ownership
+from maos.engine.ownership import Held
+from maos.engine.streams import RUN, own_run
 from maos.errors import InvalidInput
 from maos.journal.journal import Journal
+from maos.model.branch import digest
+from maos.model.events.commands import CheckpointRequested
 from maos.model.events.records import SettingChanged
+from maos.model.events.run import RunCheckpointed
+from maos.model.message import inbox
+from maos.model.run import Run
 from maos.settings import schema
 from maos.settings.schema import CheckpointSettings
 
@@ -18,6 +28,7 @@ NOTICE_S = 10.0
 """How soon a change of how often checkpoints are made is noticed."""
 INTERVAL = "settings/save-interval"
 """The stream of the interval that all engines on a journal use."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 async def ticks(interval_s: Callable[[], Awaitable[float]]) -> AsyncIterator[None]:
@@ -56,3 +67,62 @@ def is_due(settings: CheckpointSettings, trigger: str, turns: int) -> bool:
     if settings.frequency == "every_n_steps":
         return turns % settings.steps == 0
     return settings.frequency == "every_step"
+
+
+def check_name(run: Run, name: str) -> str:
+    """The name itself if a checkpoint of a run can have it; it also names git refs."""
+    if not _NAME.fullmatch(name) or ".." in name or name.endswith((".", ".lock")):
+        hint = "use up to 64 letters, digits, dots, dashes, underscores"
+        raise InvalidInput(f"{name!r} cannot name a checkpoint", hint=hint)
+    if any(each.name == name for each in run.checkpoints):
+        raise InvalidInput(f"{run.id} has a checkpoint {name!r} already", hint="choose another name")
+    return name
+
+
+def made(run: Run, name: str, trigger: str, at_us: int, *, inbox_version: int = 0) -> RunCheckpointed:
+    """What records a checkpoint, with a checksum of the state that it names (I13)."""
+    return RunCheckpointed(
+        name=name, trigger=trigger, commit=run.commit, state=digest(run), inbox_version=inbox_version, at_us=at_us
+    )
+
+
+async def make(journal: Journal, clock: Clock, run: Run, name: str) -> bool:
+    """A checkpoint of a run; False when it is only requested, of the engine that executes the run."""
+    check_name(run, name)
+    try:
+        async with own_run(journal, clock, run) as recorder:
+            await recorder.append(made(recorder.fold, name, "asked", clock.now_us()))
+    except Held:
+        await journal.append(inbox(run.id), CheckpointRequested(name=name, at_us=clock.now_us()))
+        return False
+    return True
+
+
+async def make_and_wait(journal: Journal, clock: Clock, run: Run, name: str) -> Run:
+    """A run with a checkpoint of that name, made here or by the engine that executes it: this waits for it."""
+
+    def is_made(each: Run) -> bool:
+        return any(point.name == name for point in each.checkpoints)
+
+    while not await make(journal, clock, run, name):
+        while not is_made(run) and not ownership.liveness(run.owner).has_ended:
+            await RUN.until(journal, run, is_made)
+        if not is_made(run):  # the engine died before it recorded it: it is made here
+            run = await RUN.load(journal, run.id) or run
+        if is_made(run):
+            return run
+    return await RUN.load(journal, run.id) or run
+
+
+async def autosave(
+    run: Run, note: Callable[[RunCheckpointed], None], clock: Clock, interval_s: Callable[[], Awaitable[float]]
+) -> None:
+    """Checkpoint a run that is executed at an interval, if it has changed (R-105).
+
+    Agents make their own, with their files; this one names the place in the history, and the merged work of that time.
+    `note` has it recorded by the scheduler, which alone writes to the stream of the run.
+    """
+    async for _ in ticks(interval_s):
+        named = run.checkpoints[-1].version if run.checkpoints else 0
+        if run.version > named and run.is_open:
+            note(made(run, f"timer-{run.version}", "timer", clock.now_us()))

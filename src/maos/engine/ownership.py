@@ -13,7 +13,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from maos.clock import MICROSECONDS, Clock
 from maos.errors import Conflict
@@ -25,14 +25,11 @@ from maos.model.events.parts import Owner
 from maos.settings import LEASE_S
 from maos.store.contract import Lease
 
+if TYPE_CHECKING:
+    from maos.engine.recorder import Fold
+
 CLAIM_S = 10.0
 CLAIM_POLL_S = 0.1
-
-
-class Owned(Protocol):
-    """A run, an attempt or a workflow run: a process owns it."""
-
-    owner: Owner
 
 
 class Liveness(StrEnum):
@@ -131,11 +128,11 @@ async def claim(
     journal: Journal,
     clock: Clock,
     name: str,
-    fold: Owned | None,
+    fold: Fold | None,
     *,
     is_open: bool,
     hint: str,
-    look: Callable[[], Awaitable[Owned | None]] | None = None,
+    look: Callable[[], Awaitable[Fold | None]] | None = None,
 ) -> Lease:
     """A lease on a name whose owner, as far as is recorded, is that of the fold. Held while the owner lives.
 

@@ -133,6 +133,19 @@ class Recorder(Generic[F]):
         self._turn = asyncio.Lock()
         self._regaining = asyncio.Lock()
         self._kept = fold.version
+        self.renewal: asyncio.Task[None] | None = None
+        """What renews the lease, while it is held."""
+
+    def hold(self) -> None:
+        """Renew the lease from now on, until it is released."""
+        self.renewal = asyncio.create_task(self.keep_lease())
+
+    async def release(self) -> None:
+        """Give the lease back."""
+        if self.renewal is not None:
+            self.renewal.cancel()
+            await asyncio.gather(self.renewal, return_exceptions=True)
+        await self.journal.release(self.lease)
 
     async def append(self, *events: Event | EventBase, also: Sequence[Append] = (), folded: bool = False) -> None:
         """Write events, and others with them; on disk when this returns. LeaseLost when the stream is no longer ours.

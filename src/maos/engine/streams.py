@@ -3,7 +3,6 @@ journal can read them."""
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -71,13 +70,11 @@ async def own_run(journal: Journal, clock: Clock, known: Run) -> AsyncIterator[R
     lease = await ownership.claim(journal, clock, name, owned, is_open=is_open, hint=hint, look=look)
     now = await RUN.load(journal, known.id) or known
     recorder = Recorder(journal, RUN, now, lease, lease_s=ownership.CLAIM_S)
-    renewal = asyncio.create_task(recorder.keep_lease())
+    recorder.hold()
     try:
         yield recorder
     finally:
-        renewal.cancel()
-        await asyncio.gather(renewal, return_exceptions=True)
-        await journal.release(recorder.lease)
+        await recorder.release()
 
 
 class RunReader:
@@ -164,13 +161,22 @@ class AttemptReader:
     async def all(self) -> AsyncIterator[Attempt]:
         """The newest attempt of every agent, by name."""
         newest: dict[str, int] = {}
-        async for name in self.journal.streams("attempt/"):
-            id = name.removeprefix("attempt/")
-            newest[agent_of(id)] = max(newest.get(agent_of(id), 0), int(id.rpartition(".")[2]))
+        async for name in self.journal.streams(attempt.stream("")):
+            agent, number = agent_of(name.partition("/")[2]), int(name.rpartition(".")[2])
+            newest[agent] = max(newest.get(agent, 0), number)
         for name, number in sorted(newest.items()):
             found = await ATTEMPT.load(self.journal, attempt_id(name, number))
             if found is not None:
                 yield found
+
+    async def names(self, prefix: str = "") -> AsyncIterator[str]:
+        """The names of agents that run or ran, of those that begin with a prefix, each once."""
+        seen: set[str] = set()
+        async for name in self.journal.streams(attempt.stream(prefix)):
+            agent = agent_of(name.partition("/")[2])
+            if agent not in seen:
+                seen.add(agent)
+                yield agent
 
     async def at(self, agent: str, position: int) -> Attempt | None:
         """The newest attempt of an agent as it was at a position of the journal; None when it had not started."""

@@ -43,15 +43,21 @@ async def put_back(journal: Journal, dialect: Dialect, order: LaunchOrder, attem
     if dialect.transcript(order, attempt.session) is not None:
         return True
     path = dialect.transcript_home(order, attempt.session, attempt.transcript_name)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    await asyncio.to_thread(replace_file, path, (await text_of(journal, attempt)).encode())
+    return True
+
+
+async def text_of(journal: Journal, attempt: Attempt) -> str:
+    """The transcript of a session, as it was recorded up to a version of its newest attempt."""
     pieces: list[str] = []
-    for number in range(1, attempt.number + 1):
-        async for record in journal.read(stream(attempt_id(attempt.agent, number))):
+    for number in range(1, attempt.number + 1 if attempt.transcript_name else 0):
+        until = attempt.version if number == attempt.number else None
+        async for record in journal.read(stream(attempt_id(attempt.agent, number)), until=until):
             match record.event:
                 case AttemptTranscript(name=attempt.transcript_name, text=text):
                     pieces.append(text)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    await asyncio.to_thread(replace_file, path, "".join(pieces).encode())
-    return True
+    return "".join(pieces)
 
 
 def read(path: Path, after: int = 0) -> list[AttemptTranscript]:

@@ -195,6 +195,11 @@ class Attempt(msgspec.Struct, kw_only=True):
     """The folder that it knows, when its files are elsewhere since."""
 
     @property
+    def saved(self) -> str:
+        """The commit of its files as they were last saved; empty when they were not."""
+        return next((each.commit for each in reversed(self.checkpoints) if each.commit), "")
+
+    @property
     def is_open(self) -> bool:
         """Whether it has not ended."""
         return self.status in OPEN
@@ -368,6 +373,11 @@ class Attempt(msgspec.Struct, kw_only=True):
 
 def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0][:200]
+
+
+def last_saved(attempts: Sequence[Attempt]) -> str:
+    """The commit of an agent's files as they were last saved in any of its attempts, the oldest first; or nothing."""
+    return next((each.saved for each in reversed(attempts) if each.saved), "")
 
 
 def restoration(before: Attempt, *, remembers: bool, messages: Sequence[str] = ()) -> str:

@@ -48,24 +48,15 @@ Tell = Callable[[str, dict[str, Any]], None]
 _ENDED = log.Action("cleanup.ended", "cleanup ended")
 
 
-class Removed(NamedTuple):
-    """A worktree that was removed, or would be."""
+class Worktree(NamedTuple):
+    """A worktree that was removed, or would be; or one that could go, by the policy, and stays all the same."""
 
     run: str
     agent: str
     tree: str
     bytes: int
     why: str
-    """age, number or size: which limit its run is beyond."""
-
-
-class Kept(NamedTuple):
-    """A worktree that could go, by the policy, and stays all the same."""
-
-    run: str
-    agent: str
-    tree: str
-    why: str
+    """Why it goes (age, number or size: which limit its run is beyond), or stays."""
 
 
 class Cleanup(NamedTuple):
@@ -73,8 +64,8 @@ class Cleanup(NamedTuple):
 
     runs: int
     """Runs that are completed and beyond a limit."""
-    removed: list[Removed]
-    kept: list[Kept]
+    removed: list[Worktree]
+    kept: list[Worktree]
 
     @property
     def bytes(self) -> int:
@@ -86,8 +77,8 @@ class Removal(NamedTuple):
     """What the removal of a run frees, or would."""
 
     run: str
-    worktrees: list[Removed]
-    blocked: list[Kept]
+    worktrees: list[Worktree]
+    blocked: list[Worktree]
     """Worktrees with changes that no checkpoint has: the run is not removed while there are any."""
     unmerged: str
     """The commit with the work of all tasks, if no branch has it; it stays in the repository under a ref."""
@@ -194,7 +185,7 @@ class Cleaner:
     async def _one(self, run: str, tree: _Tree, why: str, done: Cleanup, *, by: str, dry_run: bool) -> bool:
         """Remove one worktree, if nothing is lost by it; False when it was to be removed, and then was not."""
         size = tree.bytes or await asyncio.to_thread(_bytes_below, tree.workspace.tree)
-        removed, begun = Removed(run, tree.agent, str(tree.workspace.tree), size, why), False
+        removed, begun = Worktree(run, tree.agent, str(tree.workspace.tree), size, why), False
         try:
             stays = await self._why_it_stays(run, tree)
             if not stays:
@@ -205,7 +196,7 @@ class Cleaner:
         except (MaosError, OSError) as error:
             stays = str(error)
         if stays:
-            done.kept.append(Kept(run, tree.agent, removed.tree, stays))
+            done.kept.append(removed._replace(why=stays))
         else:
             done.removed.append(removed)
         return not (begun and stays)
@@ -217,7 +208,7 @@ class Cleaner:
             return "its run continues"
         return "its run is permanent" if run in await permanent(self._journal) else ""
 
-    async def _remove_tree(self, workspace: Workspace, each: Removed, by: str) -> None:
+    async def _remove_tree(self, workspace: Workspace, each: Worktree, by: str) -> None:
         """Remove a worktree after it is recorded that this was begun."""
         crash_point("cleanup: chosen")
         await self._journal.append(STREAM, RemovalStarted(**each._asdict(), by=by, at_us=self._clock.now_us()))
@@ -229,14 +220,14 @@ class Cleaner:
         """What the removal of a run would free, and what is in the way."""
         found = Removal(run.id, [], [], await _unmerged(run))
         async for tree in self._all_trees(run):
-            place = str(tree.workspace.tree)
+            each = Worktree(run.id, tree.agent, str(tree.workspace.tree), tree.bytes, "removed")
             try:
                 if tree.agent:
                     await remove(tree.workspace, dry_run=True)
             except (MaosError, OSError) as error:
-                found.blocked.append(Kept(run.id, tree.agent, place, str(error)))
+                found.blocked.append(each._replace(why=str(error)))
             else:
-                found.worktrees.append(Removed(run.id, tree.agent, place, tree.bytes, "removed"))
+                found.worktrees.append(each)
         return found
 
     async def remove_run(self, run: Run) -> Removal:

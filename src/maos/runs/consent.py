@@ -15,12 +15,13 @@ from maos.engine import consent
 from maos.engine.attempts import Attempts
 from maos.errors import InvalidInput
 from maos.journal.journal import Journal
-from maos.model.attempt import Attempt
+from maos.model.attempt import Attempt, last_saved
 from maos.model.events.commands import TasksRequested
 from maos.model.events.core import EventBase
 from maos.model.plan import Task
 from maos.model.run import Run, TaskState
 from maos.runs import agent_types
+from maos.runs.worker import terms
 from maos.travel.points_in_time import workspace_of
 from maos.travel.relocation import merged_work
 from maos.workspaces import Workspace
@@ -70,17 +71,11 @@ def asked(run: Run, commands: Iterable[EventBase]) -> list[TaskState]:
 
 def _of_task(run: Run, task: TaskState, newest: Mapping[str, Attempt]) -> Iterator[Act]:
     plan = msgspec.convert(task.plan, Task)
-    role = agent_types.of_task(run.options, plan.agent)
     begun = newest.get(run.agent(task.name))
-    may = role.permission or str(run.options.get("permission", "ask"))
-    if begun is None:
-        kind, command = agent_types.kind_of(run.options, task.plan), tuple(plan.command)
-        permission, tools = may, tuple(plan.tools or role.tools)
-    else:
-        kind, command = begun.kind, tuple(begun.order["argv"])
-        permission, tools = str(begun.order["permission"]), tuple(begun.order["tools_allowed"])
-    words = "" if command else plan.task if begun is None else begun.task
-    yield Act(task.name, "task", kind, command, words, permission, tools)
+    order = {**terms(run, plan), "argv": plan.command} if begun is None else {**begun.order, "kind": begun.kind}
+    words = "" if order["argv"] else plan.task if begun is None else begun.task
+    may = str(order["permission"]), tuple(order["tools_allowed"])
+    yield Act(task.name, "task", order["kind"], tuple(order["argv"]), words, *may)
     for gate in plan.gates:  # those that it has passed too: when it is done again, they look again
         if gate.command:
             yield Act(task.name, "gate", "shell", tuple(gate.command), "", "", ())
@@ -108,8 +103,7 @@ async def _of_agent(folder: Path, history: list[Attempt], commit: str) -> None:
     before = Workspace.from_data(history[-1].workspace)
     if before.in_place:
         return
-    saved = [each.commit for attempt in history for each in attempt.checkpoints if each.commit]
-    start = commit or (saved[-1] if saved else before.base)
+    start = commit or last_saved(history) or before.base
     was_there = await workspaces.exists(before)
     made = await workspaces.prepare(folder, before.name, root=before.tree.parent, base=before.base, start=start)
     if made[:5] != before[:5]:

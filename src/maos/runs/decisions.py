@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from maos.bus.bus import Bus
 from maos.clock import MICROSECONDS
+from maos.engine import checkpoints
 from maos.errors import InvalidInput
 from maos.journal.journal import Append
 from maos.model import plan
@@ -50,7 +51,6 @@ from maos.model.question import yes_or_no
 from maos.model.run import GATE, Run, TaskState, asked_for
 from maos.model.status import TaskStatus
 from maos.runs.budgets import SENDER
-from maos.travel import checkpoints
 from maos.workspaces import OTHERS, OWN
 
 BACKOFF_S = 5.0
@@ -121,7 +121,6 @@ def tokens_of(attempt: Attempt) -> int:
 
 def outcome_of(attempt: Attempt) -> Outcome:
     """What an attempt that has ended came to."""
-    commits = [each.commit for each in attempt.checkpoints if each.commit]
     return Outcome(
         result=attempt.result or attempt.last_text,
         failure=attempt.failure,
@@ -130,7 +129,7 @@ def outcome_of(attempt: Attempt) -> Outcome:
         at_us=attempt.ended_us,
         cost_usd=attempt.total_cost_usd,
         tokens=tokens_of(attempt),
-        commit=commits[-1] if commits else "",
+        commit=attempt.saved,
     )
 
 

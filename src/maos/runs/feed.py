@@ -37,7 +37,7 @@ class RunUpdate(NamedTuple):
     """Something was recorded of the run; `run` has it already."""
 
     run: Run
-    events: Sequence[RunEvent]
+    event: RunEvent
 
 
 class AgentOutput(NamedTuple):
@@ -47,20 +47,9 @@ class AgentOutput(NamedTuple):
     facts: Sequence[Fact]
 
 
-class MessageUpdate(NamedTuple):
-    """An agent or a person sent a message."""
-
-    message: Message
-
-
-class CommandArrived(NamedTuple):
-    """A command, a question or an answer came into the inbox of the run or of an agent, or an agent used a tool."""
-
-    stream: str
-    type: str
-
-
-Update = RunUpdate | AgentOutput | MessageUpdate | CommandArrived
+Update = RunUpdate | AgentOutput | Message | Record
+"""What a feed yields: of the run, of an agent, a message that an agent or a person sent; or the record of a command, a
+question or an answer in the inbox of the run or of an agent, or of a tool that an agent used."""
 
 
 async def at_work(attempts: AttemptReader, run: Run, position: int | None = None) -> dict[str, Attempt]:
@@ -143,13 +132,13 @@ class RunFeed:
             if record.version != self.run.version + 1:
                 return None
             self.run.apply(record.event)
-            return RunUpdate(self.run, [record.event])
+            return RunUpdate(self.run, record.event)
         if record.stream.startswith(attempts.stream(agents)):
             return await self._of_agent(record)
         if record.stream == message.history(self._id):
-            return MessageUpdate(await self._bodies.message(record))
+            return await self._bodies.message(record)
         if record.stream == inbox(self._id) or record.stream.startswith((inbox(agents), tools_stream(agents))):
-            return CommandArrived(record.stream, record.type)
+            return record
         return None
 
     async def _of_agent(self, record: Record) -> Update:

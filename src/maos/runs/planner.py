@@ -113,9 +113,10 @@ async def ask(
     folder: Path,
     options: Mapping[str, Any],
     types: Mapping[str, AgentType],
+    change: str = "",
 ) -> Plan:
     """A plan for a request, made by an agent as the options of its run say; BadPlan if it is still wrong after the
-    agent corrected it.
+    agent corrected it. With `change`, the plan that the agent made before, as a person wants it changed.
 
     An agent that was asked before, by an engine that has exited, is adopted, or has answered already.
     """
@@ -123,6 +124,9 @@ async def ask(
     if not attempts.takes_words(kind):
         raise InvalidInput(f"an agent of kind {kind} cannot plan", hint="choose another --kind, or give a --plan FILE")
     agent = planner_of(run)
+    if change:
+        running = await attempts.resume(agent, task=REVISE.format(change=change))
+        return await _settled(attempts, await _answered(running), request, types)
     try:
         known = await attempts.get(agent)
     except NotFound:
@@ -144,12 +148,6 @@ async def ask(
     if known.failure:
         known = await _answered(await attempts.resume(agent))
     return await _settled(attempts, known, request, types)
-
-
-async def revise(attempts: Attempts, change: str, *, run: str, request: str, types: Mapping[str, AgentType]) -> Plan:
-    """Another plan by the agent that made the one of a run, as a person wants it changed; BadPlan as of `ask`."""
-    running = await attempts.resume(planner_of(run), task=REVISE.format(change=change))
-    return await _settled(attempts, await _answered(running), request, types)
 
 
 async def _settled(attempts: Attempts, attempt: Attempt, request: str, types: Mapping[str, AgentType]) -> Plan:

@@ -115,14 +115,15 @@ class Scheduler:
         self._notes.append(event)
         self._news.set()
 
-    async def execute(self, lease: asyncio.Task[None]) -> Run:
-        """Execute the run until it has ended or is paused, while the task `lease` renews its lease."""
+    async def execute(self) -> Run:
+        """Execute the run until it has ended or is paused, or its lease, which the recorder holds, is lost."""
+        assert self.recorder.renewal is not None
         async with await self._mailbox.open(self.run.id, after=self._inbox_version) as inbox:
             for record in await inbox.backlog():
                 self._receive(record)
             listener = asyncio.create_task(inbox.deliver(self._receive))
             try:
-                return await self._run_tasks((lease, listener))
+                return await self._run_tasks((self.recorder.renewal, listener))
             finally:
                 listener.cancel()
                 await asyncio.gather(listener, return_exceptions=True)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -47,18 +47,10 @@ from maos.runs.scheduler import Listener, Scheduler
 from maos.runs.status import is_executing
 from maos.runs.worker import AgentWorker
 from maos.travel import relocation
-from maos.travel.checkpoints import autosave
 from maos.travel.relocation import Moved
 
 KEEP = "keep"
 """When the plan file of a run has changed: finish with the file as it was."""
-
-
-class Claim(NamedTuple):
-    """A run that this engine may write to: its lease is renewed until it is executed or given back."""
-
-    recorder: Recorder[Run]
-    lease: asyncio.Task[None]
 
 
 class Runs(RunOperations):
@@ -77,14 +69,15 @@ class Runs(RunOperations):
         super().__init__(journal, clock, attempts, bus or Bus(journal, clock))
         self._lease_s = attempts.settings.values.engine.lease_s if lease_s is None else lease_s
         self._worker = worker
-        self._claims: dict[str, Claim] = {}
+        self._claims: dict[str, Recorder[Run]] = {}
+        """Runs that this engine may write to, until they are executed or given back."""
         self._schedulers: dict[str, Scheduler] = {}
         self._to_pause: dict[str, str] = {}
 
     async def close(self) -> None:
         """Release the leases of runs that were claimed and not executed."""
         for id in list(self._claims):
-            await self._release(self._claims.pop(id))
+            await self._claims.pop(id).release()
 
     # --- starting --------------------------------------------------------------------------------------------
 
@@ -96,14 +89,14 @@ class Runs(RunOperations):
         folder: Path | str,
         options: Mapping[str, Any],
         types: Mapping[str, AgentType] | None = None,
+        change: str = "",
     ) -> Plan:
-        """Have an agent plan a request; `run` is the id that its run will have."""
-        known = agent_types.known(Path(folder)) if types is None else types
-        return await planner.ask(self._attempts, request, run=run, folder=Path(folder), options=options, types=known)
-
-    async def revise_plan(self, change: str, *, run: str, request: str, types: Mapping[str, AgentType]) -> Plan:
-        """Have the agent that planned a request change its plan."""
-        return await planner.revise(self._attempts, change, run=run, request=request, types=types)
+        """Have an agent plan a request, or change the plan that it made; `run` is the id that its run will have."""
+        where = Path(folder)
+        known = agent_types.known(where) if types is None else types
+        return await planner.ask(
+            self._attempts, request, run=run, folder=where, options=options, types=known, change=change
+        )
 
     async def create(
         self,
@@ -126,7 +119,7 @@ class Runs(RunOperations):
         recorder = await self._record(
             valid.plan, request, folder, {**valid.options, **(options or {})}, id, is_claimed=False
         )
-        await self._journal.release(recorder.lease)
+        await recorder.release()
         return recorder.fold
 
     async def start(
@@ -240,7 +233,7 @@ class Runs(RunOperations):
         if "budget" in given:  # limits that it does not name stay as they were
             given["budget"] = {**(run.options.get("budget") or {}), **given["budget"]}
         await self._claim(run, given, is_going=was_going)
-        return self._claims[run.id].recorder.fold
+        return self._claims[run.id].fold
 
     async def _agreed(self, run: Run, observer: Observer) -> dict[str, Any]:
         """Options of a run that a person agrees to; NotAgreed when it came with a file and no person does."""
@@ -308,7 +301,7 @@ class Runs(RunOperations):
         source: str = "manual",
         *,
         is_going: bool | None = None,
-    ) -> Claim:
+    ) -> None:
         """Claim a run for this engine; Held while another engine that may be alive has it.
 
         Unless it `is_going`, failed tasks are tried again. A run that was given more work counts as going from then on.
@@ -326,16 +319,11 @@ class Runs(RunOperations):
         except BaseException:
             await self._journal.release(lease)
             raise
-        return self._hold(recorder)
+        self._hold(recorder)
 
-    def _hold(self, recorder: Recorder[Run]) -> Claim:
-        self._claims[recorder.fold.id] = held = Claim(recorder, asyncio.create_task(recorder.keep_lease()))
-        return held
-
-    async def _release(self, held: Claim) -> None:
-        held.lease.cancel()
-        await asyncio.gather(held.lease, return_exceptions=True)
-        await self._journal.release(held.recorder.lease)
+    def _hold(self, recorder: Recorder[Run]) -> None:
+        recorder.hold()
+        self._claims[recorder.fold.id] = recorder
 
     def _claimed(self, recorder: Recorder[Run], source: str, options: Mapping[str, Any] | None = None) -> RunClaimed:
         owner, at_us = ownership.identity(recorder.lease), self._clock.now_us()
@@ -373,8 +361,8 @@ class Runs(RunOperations):
             await self._claim(await self.get(id), options, source)
         elif options:
             raise InvalidInput(f"{id} is claimed already", hint="give its options to `start` or `resume`")
-        held = self._claims.pop(id)
-        run = held.recorder.fold
+        recorder = self._claims.pop(id)
+        run = recorder.fold
         fixed = run.options.get("concurrency") if concurrency is None else concurrency
 
         def warn(text: str) -> None:
@@ -399,23 +387,23 @@ class Runs(RunOperations):
             worker = self._worker()
         worker = worker or AgentWorker(self._attempts, listener=notifier.heard)
         scheduler = Scheduler(
-            held.recorder, worker, self._clock, bus=self._bus, concurrency=upkeep.concurrency, listener=changed
+            recorder, worker, self._clock, bus=self._bus, concurrency=upkeep.concurrency, listener=changed
         )
         try:
             await notifier.open(run, list((await self.at_work(run)).values()) if to else ())
-            return await self._executed(held, scheduler, upkeep)
+            return await self._executed(scheduler, upkeep)
         finally:
-            await self._release(held)
+            await recorder.release()
             await notifier.close()
 
-    async def _executed(self, held: Claim, scheduler: Scheduler, upkeep: Upkeep) -> Run:
-        run = held.recorder.fold
+    async def _executed(self, scheduler: Scheduler, upkeep: Upkeep) -> Run:
+        run = scheduler.run
         self._schedulers[run.id] = scheduler
         if run.id in self._to_pause:
             scheduler.pause(self._to_pause.pop(run.id))
-        saving = asyncio.create_task(autosave(run, scheduler.note, self._clock, self._checkpoint_s))
+        saving = asyncio.create_task(checkpoints.autosave(run, scheduler.note, self._clock, self._checkpoint_s))
         try:
-            return await upkeep.beside(scheduler.execute(held.lease))
+            return await upkeep.beside(scheduler.execute())
         finally:
             saving.cancel()
             await asyncio.gather(saving, return_exceptions=True)

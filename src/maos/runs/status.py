@@ -314,9 +314,17 @@ class RunViews(RunReader):
             raise InvalidInput(f"no task of {run.id} has changed a file", hint=f"`maos resume {run.id}` resumes it")
         return await workspaces.merge(own, run.commit, into=into, message=message)
 
-    async def notices(self, id: str) -> list[RunNotice]:
-        """What people were notified of about a run, and whether that was sent."""
-        return list((await notify.load(self._journal, id)).by_id.values())
+    async def notices(self) -> list[NoticeInfo]:
+        """Notifications about runs, and their outcomes, the oldest first.
+
+        Example::
+
+            print([(each.title, each.addresses) for each in await m.runs.notices()])
+        """
+        runs = [run async for run in self.all()]
+        known = [(run, (await notify.load(self._journal, run.id)).by_id.values()) for run in runs]
+        found = [NoticeInfo.of(run, each) for run, notices in known for each in notices]
+        return sorted(found, key=lambda each: each.time_us)
 
     async def cleaned_up(self) -> Statistics:
         """What cleanups have removed so far."""

@@ -215,7 +215,7 @@ class AgentWorker:
             budget_usd=self._budget_usd(run, task, own),
             tool_server=plan.mcp,
             listener=self._heard,
-            **_terms(run, plan),
+            **terms(run, plan),
         )
 
     def _budget_usd(self, run: Run, task: TaskState, own: Budget) -> float:
@@ -285,7 +285,7 @@ class AgentWorker:
             await workspaces.restore(workspace, tried.commit)
         told = decisions.CONFLICT_TASK.format(files="\n".join(task.conflict), task=task.plan.get("task", ""))
         try:
-            more = {**_terms(run, msgspec.convert(task.plan, Task)), "task": told, "permission": "edits"}
+            more = {**terms(run, msgspec.convert(task.plan, Task)), "task": told, "permission": "edits"}
             attempt = await self._beside(run, task, name, more)
         except (StartFailed, NotFound, InvalidInput) as error:
             return outcome._replace(failure="merge_conflict", message=str(error), files=tuple(task.conflict))
@@ -318,7 +318,8 @@ async def _end(running: LiveAttempt, meter: Meter) -> None:
     await running.stop()
 
 
-def _terms(run: Run, plan: Task) -> dict[str, Any]:
+def terms(run: Run, plan: Task) -> dict[str, Any]:
+    """How the agent of a task is started."""
     options, role = run.options, agent_types.of_task(run.options, plan.agent)
     kind = agent_types.kind_of(options, msgspec.to_builtins(plan))
     return {

@@ -17,12 +17,13 @@ import msgspec
 from msgspec.structs import replace
 
 from maos import workspaces as workspaces
+from maos.engine import transcripts
 from maos.engine.attempts import Attempts
 from maos.engine.streams import ATTEMPT, attempts_at
 from maos.errors import NotFound
 from maos.journal.journal import Append, Journal, Record
 from maos.model import agent as states
-from maos.model.attempt import Attempt, AttemptCheckpoint, attempt_id, stream
+from maos.model.attempt import Attempt, AttemptCheckpoint, attempt_id, last_saved, stream
 from maos.model.changes import DELETE, Replace
 from maos.model.events.attempt import (
     AttemptBranched,
@@ -126,17 +127,14 @@ async def cut(journal: Journal, states_of: AgentStates, agent: str, point: Point
     version, position, saved = await _last_save(journal, attempt_id(agent, number), point)
     attempt = await ATTEMPT.at(journal, attempt_id(agent, number), version=version)
     assert attempt is not None
-    commits = [each.commit for each in attempt.checkpoints if each.commit]
-    for earlier in sorted(begun, reverse=True)[1:]:
-        past = None if commits else await ATTEMPT.load(journal, attempt_id(agent, earlier))
-        commits = commits or [each.commit for each in (past.checkpoints if past else ()) if each.commit]
+    earlier = [await ATTEMPT.load(journal, attempt_id(agent, each)) for each in sorted(begun)[:-1]]
     until = max(position, point.position) if saved == point.name else point.position
     return Cut(
         attempt,
         position,
         saved,
-        commits[-1] if commits else "",
-        await _transcript(journal, agent, sorted(begun), attempt),
+        last_saved([*filter(None, earlier), attempt]),
+        await transcripts.text_of(journal, attempt),
         await inbox_at(journal, agent, received=position, sent=until),
         await _values(journal, states_of, agent, position),
     )
@@ -163,17 +161,6 @@ async def _last_save(journal: Journal, attempt: str, point: PointInTime) -> tupl
             case AttemptTranscript() if found[0] == record.version - 1 and not found[2]:
                 found = (record.version, record.position, "")  # of an attempt that itself continues from another
     return found
-
-
-async def _transcript(journal: Journal, agent: str, numbers: list[int], attempt: Attempt) -> str:
-    pieces = []
-    for number in numbers if attempt.transcript_name else ():
-        until = attempt.version if number == attempt.number else None
-        async for record in journal.read(stream(attempt_id(agent, number)), until=until):
-            match record.event:
-                case AttemptTranscript(name=attempt.transcript_name, text=text):
-                    pieces.append(text)
-    return "".join(pieces)
 
 
 async def _values(journal: Journal, states_of: AgentStates, agent: str, position: int) -> dict[str, Any] | None:

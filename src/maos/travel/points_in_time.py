@@ -212,6 +212,8 @@ class ChangedField(NamedTuple):
 class Difference(NamedTuple):
     """How two sides differ."""
 
+    before: Side
+    after: Side
     tasks: list[ChangedField]
     questions: list[ChangedField]
     messages: tuple[list[Message], list[Message]]
@@ -239,6 +241,8 @@ async def compare(one: Side, other: Side, *, patch: bool = False) -> Difference:
         files = await workspaces.diff(workspace, *commits)
         text = await workspaces.patch(workspace, *commits) if patch else ""
     return Difference(
+        one,
+        other,
         _changed(one.run.tasks, other.run.tasks, lambda task: (task.status, task.result or task.why, task.commit)),
         _changed(one.run.questions, other.run.questions, _asked),
         (_only(one.messages, other.messages), _only(other.messages, one.messages)),

@@ -21,7 +21,7 @@ from maos.engine.streams import RUN, own_run
 from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.journal.journal import Append, Journal
-from maos.model.attempt import Attempt, agent_of, stream
+from maos.model.attempt import Attempt, last_saved, stream
 from maos.model.events.attempt import AttemptMoved
 from maos.model.events.run import RunMoved
 from maos.model.run import Run
@@ -191,14 +191,10 @@ class _Move:
 
     async def _newest(self) -> AsyncIterator[Attempt]:
         """The newest attempt of every agent of the run, those of its gates and of branches that were given up too."""
-        names = {f"{self._run.id}-plan"}
-        async for name in self._journal.streams(stream(f"{self._run.id}.")):
-            names.add(agent_of(name.removeprefix(stream(""))))
-        for name in sorted(names):
-            if not await self._journal.version(stream(f"{name}.1")):
-                continue
-            attempt = await self._attempts.get(name)
-            if attempt.order.get("run", "") in ("", self._run.id):
+        agents = [name async for name in self._attempts.names(f"{self._run.id}.")]
+        for name in (f"{self._run.id}-plan", *agents):
+            attempt = await self._attempts.newest(name)
+            if attempt is not None and attempt.order.get("run", "") in ("", self._run.id):
                 yield attempt
 
     def _homes(self, newest: Sequence[Attempt], places: Sequence[Workspace]) -> list[tuple[Path, Path]]:
@@ -210,12 +206,11 @@ class _Move:
         return [(each, moved if (moved := here.parent / each.name).is_dir() else here) for each in gone]
 
     async def _agent(self, attempt: Attempt, place: Workspace) -> _Agent:
-        history = await self._attempts.history(attempt.agent)
-        saved = [each.commit for one in history for each in one.checkpoints if each.commit]
+        saved = last_saved(await self._attempts.history(attempt.agent))
         tasks = [each for each in self._run.tasks.values() if self._run.agent(each.name) == attempt.agent]
         done = next((each.commit for each in tasks if each.commit), "")
         needed = any(each.status != TaskStatus.DONE for each in tasks)
-        return _Agent(attempt, place, _moved_workspace(place, self.ways), done or (saved[-1] if saved else ""), needed)
+        return _Agent(attempt, place, _moved_workspace(place, self.ways), done or saved, needed)
 
     async def _check_commits(self, repository: Path, given: Path) -> None:
         missing = await workspaces.missing_commits(repository, [commit for _place, commit in self._needed()])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from maos.clock import Clock
-from maos.engine import consent, ownership
+from maos.engine import checkpoints, consent, ownership
 from maos.engine.attempt_spec import check_places
 from maos.engine.attempts import Attempts
 from maos.engine.recorder import Recorder
@@ -29,10 +29,10 @@ from maos.model.message import TOPICS, inbox
 from maos.model.run import Content, Run, agent_name
 from maos.model.status import TaskStatus
 from maos.state.agents import AgentStates
-from maos.travel import branches, checkpoints, points_in_time
+from maos.travel import branches, points_in_time
 from maos.travel.branches import GRACE_S, Cut, keep_merged, position_before
 from maos.travel.join import RunJoins
-from maos.travel.points_in_time import Difference, PointInTime, Side, When
+from maos.travel.points_in_time import Difference, PointInTime, When
 
 KEPT, CONTINUES, ANEW, GIVEN_UP = "kept", "continues", "begins", "given up"
 
@@ -82,14 +82,6 @@ class TravelPlan(NamedTuple):
     def undo(self) -> str:
         """The point in time to roll back to, to undo it."""
         return f"@{self.before}"
-
-
-class Comparison(NamedTuple):
-    """Two points in time, and how they differ."""
-
-    before: Side
-    after: Side
-    difference: Difference
 
 
 class TimeTravel(RunJoins):
@@ -147,20 +139,18 @@ class TimeTravel(RunJoins):
 
     async def diff(
         self, id: str, before: When = None, after: When = None, *, other: str = "", patch: bool = False
-    ) -> Comparison:
+    ) -> Difference:
         """How two points in time of a run differ, or with `other` this run and another one: tasks, questions, messages,
         findings, merged files, and with `patch` their lines.
 
         Example::
 
             found = await m.travel.diff("r-1", 2)
-            print([each.name for each in found.difference.tasks])
+            print([each.name for each in found.tasks])
         """
-        sides = (
-            await points_in_time.side(self._journal, await self.point(id, before)),
-            await points_in_time.side(self._journal, await self.point(other or id, after)),
-        )
-        return Comparison(*sides, await points_in_time.compare(*sides, patch=patch))
+        one = await points_in_time.side(self._journal, await self.point(id, before))
+        two = await points_in_time.side(self._journal, await self.point(other or id, after))
+        return await points_in_time.compare(one, two, patch=patch)
 
     async def rollback(
         self, id: str, to: When = None, *, without_files: bool = False, dry_run: bool = False

@@ -22,7 +22,7 @@ from maos.engine.ownership import Held, Liveness
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.ids import AGENT
 from maos.journal.journal import Record
-from maos.model.attempt import Attempt, Permission, Tokens, agent_of, stream
+from maos.model.attempt import Attempt, Tokens, agent_of, stream
 from maos.model.events.commands import GRACE_S
 from maos.model.events.parts import Owner
 from maos.model.failure import TABLE
@@ -34,10 +34,6 @@ from maos.workspaces import Blocked, Conflicted, FileChange, Merged, Workspace
 RECENT_US = 86_400 * MICROSECONDS
 LOOK_EVERY_S = 1.0
 MESSAGE_CHARS_MAX = 70
-RECORDED = (
-    "pid", "folder", "session", "model", "order", "workspace", "lines", "retries", "discovery_count", "tools_done",
-)  # fmt: skip
-"""What `AgentDetails` has as the newest attempt has it."""
 UNATTENDED = "unattended"
 """The type of an `AgentEvent` that is not recorded: the engine that records the agent has exited."""
 
@@ -53,26 +49,20 @@ class FailureInfo(msgspec.Struct):
     reset_us: int | None
 
 
-class AttemptInfo(msgspec.Struct, kw_only=True):
-    """One attempt of an agent."""
+class AgentStatus(msgspec.Struct, kw_only=True):
+    """An agent as it is now: its newest attempt, whether its processes live, and what all its attempts took."""
 
     attempt: int
-    status: str
+    status: AgentState
     failure: FailureInfo | None
     turns: int
     cost_usd: float
     tokens: Tokens
     started_us: int
-    """When the attempt was started; until then, when it was planned."""
+    """When its newest attempt was started; until then, when it was planned."""
     ended_us: int | None
-
-
-class AgentStatus(AttemptInfo, kw_only=True):
-    """An agent as it is now: its newest attempt, whether its processes live, and what all its attempts took."""
-
     agent: str
     kind: str
-    status: AgentState
     task: str
     activity: str
     output_us: int | None
@@ -92,40 +82,19 @@ class AgentStatus(AttemptInfo, kw_only=True):
         return self.ended_us or self.started_us
 
 
-class CheckpointInfo(msgspec.Struct):
-    """A checkpoint of an agent's attempt."""
-
-    attempt: int
-    name: str
-    trigger: str
-    commit: str | None
-    version: int
-    time_us: int
-
-
-class AgentDetails(AgentStatus, kw_only=True):
+class AgentDetails(NamedTuple):
     """Everything that is known of an agent."""
 
-    engine: dict[str, Any]
-    pid: int
-    folder: str
-    session: str
-    model: str
-    order: dict[str, Any]
-    workspace: dict[str, Any]
+    now: AgentStatus
+    attempts: list[Attempt]
+    """All of them, the oldest first."""
     files: list[FileChange] | None
     """What it changed up to its last checkpoint; None when its files are not kept, or not within reach."""
-    lines: int
-    retries: int
-    troubles: list[dict[str, Any]]
-    discoveries: list[dict[str, Any]]
-    discovery_count: int
-    tools_done: int
-    tools_unknown: list[dict[str, Any]]
-    """Tools that were begun and have no outcome."""
-    permissions: list[dict[str, Any]]
-    checkpoints: list[CheckpointInfo]
-    attempts: list[AttemptInfo]
+
+    @property
+    def newest(self) -> Attempt:
+        """Its newest attempt."""
+        return self.attempts[-1]
 
 
 class AgentEvent(NamedTuple):
@@ -174,15 +143,6 @@ class Agents(Attempts):
         """Return the name of the agent that is called `given` or alone begins so, or that does the task RUN/TASK."""
         return (await Ids(self.journal).find(given, AGENT)).id
 
-    async def names(self, prefix: str = "") -> AsyncIterator[str]:
-        """The names of agents that run or ran, of those that begin with a prefix, each once."""
-        seen: set[str] = set()
-        async for name in self.journal.streams(stream(prefix)):
-            agent = agent_of(name.removeprefix(stream("")))
-            if agent not in seen:
-                seen.add(agent)
-                yield agent
-
     # --- status ----------------------------------------------------------------------------------------------
 
     async def status(self, agent: str) -> AgentStatus:
@@ -212,23 +172,7 @@ class Agents(Attempts):
     async def details(self, agent: str) -> AgentDetails:
         """Everything that is known of an agent."""
         attempts = await self.history(agent)
-        newest = attempts[-1]
-        return AgentDetails(
-            **_status(attempts),
-            **{name: getattr(newest, name) for name in RECORDED},
-            engine=dict(newest.owner),
-            files=await _files(newest),
-            troubles=[each.data for each in newest.troubles],
-            discoveries=[each.data for each in newest.discoveries],
-            tools_unknown=[{"id": id, **msgspec.to_builtins(tool)} for id, tool in newest.tools_open.items()],
-            permissions=[_permission(each) for each in newest.permissions.values()],
-            checkpoints=[
-                CheckpointInfo(each.number, point.name, point.trigger, point.commit, point.version, point.at_us)
-                for each in attempts
-                for point in each.checkpoints
-            ],
-            attempts=[AttemptInfo(**_attempt(each)) for each in attempts],
-        )
+        return AgentDetails(status_of(attempts), attempts, await _files(attempts[-1]))
 
     # --- output ----------------------------------------------------------------------------------------------
 
@@ -368,7 +312,29 @@ class Agents(Attempts):
 
 def status_of(attempts: Sequence[Attempt]) -> AgentStatus:
     """How an agent is, from all its attempts, the oldest first."""
-    return AgentStatus(**_status(attempts))
+    newest = attempts[-1]
+    total = Tokens()
+    for each in attempts:
+        total += each.total_tokens
+    state = state_of(newest)
+    return AgentStatus(
+        attempt=newest.number,
+        status=state,
+        failure=failure_of(newest),
+        turns=newest.turns,
+        cost_usd=sum(each.total_cost_usd for each in attempts),
+        tokens=total,
+        started_us=newest.started_us or newest.planned_us,
+        ended_us=newest.ended_us or None,
+        agent=newest.agent,
+        kind=newest.kind,
+        task=newest.task,
+        activity=newest.activity,
+        output_us=newest.output_us or None,
+        result=newest.result or newest.last_text,
+        exit=newest.exit,
+        resumable=_command(newest.agent, state),
+    )
 
 
 def state_of(attempt: Attempt) -> AgentState:
@@ -390,51 +356,12 @@ def failure_of(attempt: Attempt) -> FailureInfo | None:
     return FailureInfo(attempt.failure, attempt.message, meaning, action, hint, attempt.reset_us or None)
 
 
-def _status(attempts: Sequence[Attempt]) -> dict[str, Any]:
-    newest = attempts[-1]
-    total = Tokens()
-    for each in attempts:
-        total += each.total_tokens
-    state = state_of(newest)
-    return _attempt(newest) | {
-        "agent": newest.agent,
-        "kind": newest.kind,
-        "status": state,
-        "task": newest.task,
-        "activity": newest.activity,
-        "output_us": newest.output_us or None,
-        "cost_usd": sum(each.total_cost_usd for each in attempts),
-        "tokens": total,
-        "result": newest.result or newest.last_text,
-        "exit": newest.exit,
-        "resumable": _command(newest.agent, state),
-    }
-
-
-def _attempt(attempt: Attempt) -> dict[str, Any]:
-    return {
-        "attempt": attempt.number,
-        "status": attempt.status,
-        "failure": failure_of(attempt),
-        "turns": attempt.turns,
-        "cost_usd": attempt.total_cost_usd,
-        "tokens": attempt.total_tokens,
-        "started_us": attempt.started_us or attempt.planned_us,
-        "ended_us": attempt.ended_us or None,
-    }
-
-
 def _command(agent: str, state: AgentState) -> str | None:
     if state is AgentState.DETACHED:
         return f"maos agent attach {agent}"
     if state in (AgentState.INTERRUPTED, AgentState.STOPPED, AgentState.FAILED):
         return f"maos agent resume {agent}"
     return None
-
-
-def _permission(asked: Permission) -> dict[str, Any]:
-    answer = {} if asked.is_open else {"answer": {"allow": asked.allow, "why": asked.why}}
-    return {"id": asked.id, "tool": asked.tool, "input": asked.input, **answer}
 
 
 async def _files(attempt: Attempt) -> list[FileChange] | None:
@@ -452,10 +379,9 @@ def _saved(attempt: Attempt) -> tuple[Workspace, str]:
         raise InvalidInput(
             f"agent {attempt.agent!r} works in the folder itself", hint="what it does is there; `git diff` shows it"
         )
-    commit = next((each.commit for each in reversed(attempt.checkpoints) if each.commit), None)
-    if commit is None:
+    if not attempt.saved:
         raise InvalidInput(f"agent {attempt.agent!r} has no checkpoint yet", hint="wait until it has ended")
-    return workspace, commit
+    return workspace, attempt.saved
 
 
 def _number(attempt: str) -> int:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from maos.engine.streams import HINT, RunReader
+from maos.engine.streams import HINT, AttemptReader, RunReader
 from maos.ids import AGENT, RUN, TASK, WORKFLOW, Target, match_id, only
 from maos.journal.journal import Journal
-from maos.model.attempt import agent_of
-from maos.model.attempt import stream as attempt_stream
 from maos.model.run import Run
 from maos.model.workflow import stream as workflow_stream
 
@@ -22,7 +20,10 @@ class Ids:
         self._runs = RunReader(journal)
 
     async def find(self, given: str, *kinds: str) -> Target:
-        """The one thing of these kinds that is called so, or whose id alone begins so; a task counts as an agent."""
+        """The one thing that is called so, or whose id alone begins so.
+
+        `kinds` are "run", "agent" and "workflow"; a task of a run counts as an agent.
+        """
         kinds = kinds or (RUN, AGENT, WORKFLOW)
         run, slash, task = given.partition("/")
         if slash and AGENT in kinds:
@@ -59,7 +60,7 @@ class Ids:
             found |= {name.partition("/")[2]: WORKFLOW async for name in self._journal.streams(workflow_stream(given))}
         if AGENT in kinds:
             prefixes = tuple(f"{id}." for id, kind in found.items() if kind == RUN)
-            names = {agent_of(name.partition("/")[2]) async for name in self._journal.streams(attempt_stream(given))}
+            names = [name async for name in AttemptReader(self._journal).names(given)]
             found |= {name: AGENT for name in sorted(names) if not name.startswith(prefixes) or name == given}
         return found
 

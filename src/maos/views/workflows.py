@@ -10,7 +10,7 @@ from maos.model.workflow import CHANGED, STARTED, Step, WorkflowRun
 from maos.runs.file_changes import Origin, origin
 from maos.runs.status import RunView, RunViews
 from maos.workflows.service import Workflows
-from maos.workflows.status import INTERRUPTED, Status, unfinished_tools
+from maos.workflows.status import INTERRUPTED, Status
 
 ACTIVITY_STEPS_MAX = 3
 NEEDS_PERSON = "waiting_for_user"
@@ -112,7 +112,7 @@ def of_file(status: RunView, made_from: Origin) -> WorkflowInfo:
         steps=len(run.tasks),
         steps_done=run.done,
         waiting=[each.ref for each in status.questions],
-        unknown=unfinished_tools(status.attempts.values()),
+        unknown=[f"{each.id}/{tool}" for each in status.lost for tool in each.tools_open],
         file=made_from.file,
         activity=now.error or now.activity,
         is_open=run.is_open,

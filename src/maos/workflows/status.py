@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from maos.engine import ownership
 from maos.model import workflow as model
-from maos.model.attempt import Attempt
 from maos.model.workflow import Step, WorkflowRun
 from maos.workflows.definition import StepDefinition, Workflow
 from maos.workflows.steps import REPEAT, RETRY, decide
@@ -52,12 +51,6 @@ class Status(NamedTuple):
         begun = [step_id for step_id, step in self.run.steps.items() if step.kind == model.STEP]
         interrupted = [each for each in begun if self.run.steps[each].status == model.STARTED]
         return [*self.run.unknown, *(interrupted if self.name == INTERRUPTED else ())]
-
-
-def unfinished_tools(attempts: Iterable[Attempt]) -> list[str]:
-    """The tools that agents had begun when they, and the engines that recorded them, ended: ATTEMPT/TOOL."""
-    ended = [each for each in attempts if not each.is_open or ownership.agent_liveness(each).has_ended]
-    return [f"{each.id}/{tool}" for each in ended for tool in each.tools_open]
 
 
 class PendingStep(NamedTuple):

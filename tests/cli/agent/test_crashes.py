@@ -82,7 +82,7 @@ def test_engine_and_holder_killed_is_interrupted_and_resumed(
     assert done.stdout == "last 0\n"
     shown = agents.shown("ticker")
     assert [each["status"] for each in shown["attempts"]] == ["failed", "done"]
-    assert shown["attempts"][0]["failure"]["name"] == "holder_lost"
+    assert shown["attempts"][0]["failure"] == "holder_lost"
     log = call("agent", "logs", "ticker").stdout.splitlines()
     assert log[:2] == ["line 1", "line 2"]
     assert log[-3:] == ["--- attempt 2", "last 0", "done"]

@@ -48,7 +48,7 @@ def test_a_question_is_answered_from_elsewhere(here: Path, start: Start, call: C
     engine = start(*asking("rm -rf build"))
     engine.wait_for("answer with: maos agent answer asker")
     assert "asks to use Run  rm -rf build" in engine.stderr
-    asked = agents.shown("asker")["permissions"][0]["id"]
+    (asked,) = agents.shown("asker")["permissions"]
     assert "asks" in call("agent", "show", "asker").stdout
     unclear = call("agent", "answer", "asker", "perhaps")
     assert unclear.returncode == 2

@@ -32,8 +32,9 @@ from maos.cli.runs import narration
 from maos.cli.runs.live import LiveView
 from maos.errors import InvalidInput, NotFound
 from maos.model.events.facts import Line
+from maos.model.message import Message
 from maos.model.run import Run
-from maos.runs.feed import AgentOutput, MessageUpdate, RunFeed
+from maos.runs.feed import AgentOutput, RunFeed
 from maos_demo import proof, sample
 from maos_demo.proof import Count, DemoEngine, DemoFailed, DemoFolder, DemoRecord, ProofVerdict
 
@@ -316,7 +317,7 @@ class Story:
             async for run in m.runs.all():
                 self._feed = m.runs.follow(run.id, from_start=True)
         for update in () if self._feed is None else await self._feed.recorded():
-            self._messages += isinstance(update, MessageUpdate)
+            self._messages += isinstance(update, Message)
             if isinstance(update, AgentOutput):
                 role = narration.task_of(self._run_id, update.attempt.agent)
                 self._recorded[role] += sum(isinstance(fact, Line) for fact in update.facts)

@@ -392,14 +392,13 @@ class Foreground:
             self._tell(f"another process has taken over {begun.agent}; following its output")
 
     async def _conclude(self, begun: Attachment) -> int:
-        now = await self._m.agents.details(begun.agent)
+        found = await self._m.agents.details(begun.agent)
         if self._as_json:
-            short = documents.of(await self._m.agents.status(begun.agent))
-            more = {"agent_kind": now.kind, "files": documents.of(now.files), "kind": "summary"}
-            documents.show_line({**short, **more})
+            more = {"agent_kind": found.now.kind, "files": documents.of(found.files), "kind": "summary"}
+            documents.show_line({**documents.of(found.now), **more})
         else:
-            status.show_end(now)
-        return INTERRUPTED if self._interrupts else status.exit_code(now)
+            status.show_end(found)
+        return INTERRUPTED if self._interrupts else status.exit_code(found.now)
 
     # --- signals ---------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
+import msgspec
 
 from maos.cli import documents, render
 from maos.cli.agent import words
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.attempt import Attempt
     from maos.runs.status import Blocked, Conflicted, Merged
-    from maos.views.agents import AgentDetails, AgentStatus, AttemptInfo
+    from maos.views.agents import AgentDetails, AgentStatus
 
 T = TypeVar("T")
 
@@ -33,6 +34,16 @@ SHOWN_MAX = 10
 ABILITIES = ("resume", "steer", "cost", "mcp", "permission")
 ENDINGS = {AgentState.DONE: "good", AgentState.FAILED: "bad"}
 LIMITS = ("timed_out", "silent", "turns_reached", "budget_reached")
+RECORDED = (
+    "owner", "pid", "folder", "session", "model", "order", "workspace", "lines", "retries", "troubles", "discoveries",
+    "discovery_count", "tools_done",
+)  # fmt: skip
+"""What the document about an agent has of its newest attempt."""
+ATTEMPT = (
+    "number", "status", "failure", "message", "turns", "cost_usd", "tokens", "planned_us", "started_us", "ended_us",
+    "checkpoints",
+)  # fmt: skip
+"""What it has of each attempt."""
 SIGNS = {"added": ("+", "green"), "deleted": ("-", "red")}
 
 STYLES = {
@@ -138,15 +149,22 @@ def show(database: DatabaseTarget, agent: str, full: bool, as_json: bool) -> Non
     Its attempts, what it does and waits for, why it failed and what to do about it, tools whose outcome is unknown,
     its files and checkpoints, and what it cost.
     """
-    now = database.read(on_agent(agent, lambda m, name: m.agents.details(name)))
+    found = database.read(on_agent(agent, lambda m, name: m.agents.details(name)))
+    now, newest = found.now, found.newest
     if as_json:
-        documents.show(now)
+        more = {
+            "tools_open": msgspec.to_builtins(newest.tools_open),
+            "permissions": msgspec.to_builtins(newest.permissions),
+            "files": documents.of(found.files),
+            "attempts": [documents.of(each, *ATTEMPT) for each in found.attempts],
+        }
+        documents.show({**documents.of(now), **documents.of(newest, *RECORDED), **more})
         return
-    model = f" with {now.model}" if now.model else ""
+    model = f" with {newest.model}" if newest.model else ""
     status = (now.status, STYLES.get(now.status, ""))
     heading = f"  {clean(now.kind)}{clean(model)}  "
     render.line((clean(now.agent), "bold"), heading, status, f" since {render.when(now.since_us)}")
-    for label, text, whole in _rows(now, None if full else SHOWN_MAX):
+    for label, text, whole in _rows(found, None if full else SHOWN_MAX):
         room = None if full or whole else render.room_for_value(LABEL_WIDTH + 2)
         if text:
             render.line((f"{label:<{LABEL_WIDTH}}  ", "dim"), words.one_line(text, room))
@@ -160,8 +178,9 @@ class PageRow(NamedTuple):
     whole: bool = False
 
 
-def _rows(now: AgentDetails, most: int | None) -> Iterator[PageRow]:
+def _rows(found: AgentDetails, most: int | None) -> Iterator[PageRow]:
     """The page about an agent, with at most so many lines of each list."""
+    now, newest = found.now, found.newest
     ended = not now.is_open
     yield PageRow("", now.status.meaning)
     yield PageRow("next", now.resumable or "", whole=True)
@@ -172,27 +191,31 @@ def _rows(now: AgentDetails, most: int | None) -> Iterator[PageRow]:
         yield PageRow("failed", ending(now).partition(": ")[2])
         yield PageRow("to do", _hint(now), whole=True)
         yield PageRow("not before", render.when(now.failure.reset_us) if now.failure and now.failure.reset_us else "")
-    yield from _list("unknown", [f"{each} (may have taken effect)" for each in _tools_unknown(now)], most)
-    for asked in now.permissions:
-        if "answer" not in asked:
-            yield PageRow("asks", words.tool(asked.get("tool", ""), asked.get("input")))
-            yield PageRow("", f"maos agent answer {now.agent} {asked['id']} yes|no", whole=True)
-    engine = now.engine
-    processes = f"agent {now.pid}, recorded by {engine.get('pid')} on {engine.get('host')}"
+    yield from _list("unknown", [f"{each} (may have taken effect)" for each in _tools_unknown(newest)], most)
+    for asked in newest.permissions.values():
+        if asked.is_open:
+            yield PageRow("asks", words.tool(asked.tool, asked.input))
+            yield PageRow("", f"maos agent answer {now.agent} {asked.id} yes|no", whole=True)
+    engine = newest.owner
+    processes = f"agent {newest.pid}, recorded by {engine.get('pid')} on {engine.get('host')}"
     yield PageRow("processes", "" if ended else processes)
-    yield PageRow("works in", str(now.order.get("cwd", "")), whole=True)
-    yield from (PageRow("", line, whole=True) for line in _changes(now))
-    yield PageRow("session", now.session if now.kind != "shell" else "")
-    found = [f"{each.get('keyword', '')}: {each.get('text', '')}" for each in now.discoveries]
-    yield from _list("found", found, most)
+    yield PageRow("works in", str(newest.order.get("cwd", "")), whole=True)
+    yield from (PageRow("", line, whole=True) for line in _changes(found))
+    yield PageRow("session", newest.session if now.kind != "shell" else "")
+    yield from _list("found", [f"{each.keyword}: {each.text}" for each in newest.discoveries], most)
     points = [
-        f"attempt {each.attempt}  {each.name}  {render.when(each.time_us)}  {(each.commit or 'no files')[:12]}"
-        for each in reversed(now.checkpoints)
+        f"attempt {attempt.number}  {each.name}  {render.when(each.at_us)}  {(each.commit or 'no files')[:12]}"
+        for attempt in reversed(found.attempts)
+        for each in reversed(attempt.checkpoints)
     ]
     yield from _list("checkpoints", points, most)
-    attempts = [f"{each.attempt}  {render.when(each.started_us)}  {ending(each)}" for each in reversed(now.attempts)]
+    attempts = [
+        f"{each.number}  {render.when(each.started_us or each.planned_us)}  "
+        f"{words.ending(each.status, each.failure, each.message)}"
+        for each in reversed(found.attempts)
+    ]
     yield from _list("attempts", attempts if len(attempts) > 1 else [], most)
-    yield PageRow("took", " · ".join([*_counts(now), *_figures(now)]))
+    yield PageRow("took", " · ".join([*_counts(now, newest), *_figures(now)]))
 
 
 def _list(label: str, lines: list[str], most: int | None) -> Iterator[PageRow]:
@@ -202,7 +225,7 @@ def _list(label: str, lines: list[str], most: int | None) -> Iterator[PageRow]:
         yield PageRow("", f"… and {len(lines) - most} more (--full shows all)")
 
 
-def _hint(now: AgentDetails) -> str:
+def _hint(now: AgentStatus) -> str:
     """What a person can do about a failure, with the agent's name in the commands."""
     advice = now.failure.hint if now.failure else ""
     for verb in ("logs", "resume"):
@@ -210,26 +233,28 @@ def _hint(now: AgentDetails) -> str:
     return advice
 
 
-def _tools_unknown(now: AgentDetails) -> list[str]:
+def _tools_unknown(newest: Attempt) -> list[str]:
     """Tools that may or may not have taken effect (I31)."""
-    return [words.tool(each["name"], each["input"]) for each in now.tools_unknown]
+    return [words.tool(each.name, each.input) for each in newest.tools_open.values()]
 
 
-def _changes(now: AgentDetails) -> list[str]:
+def _changes(found: AgentDetails) -> list[str]:
     """What an agent did to the files."""
-    if not now.files:
+    if not found.files:
         return []
-    added, removed = sum(each.added or 0 for each in now.files), sum(each.removed or 0 for each in now.files)
-    lines = [f"{render.many(len(now.files), 'file')} changed, +{added} -{removed}"]
-    if not now.is_open:
-        lines.append(f"to look: maos agent diff {now.agent}, to merge them: maos agent merge {now.agent}")
+    added, removed = sum(each.added or 0 for each in found.files), sum(each.removed or 0 for each in found.files)
+    lines = [f"{render.many(len(found.files), 'file')} changed, +{added} -{removed}"]
+    if not found.now.is_open:
+        agent = found.now.agent
+        lines.append(f"to look: maos agent diff {agent}, to merge them: maos agent merge {agent}")
     return lines
 
 
-def _counts(now: AgentDetails) -> list[str]:
+def _counts(now: AgentStatus, newest: Attempt) -> list[str]:
     until_us = now.ended_us or now.output_us
     counted = (
-        (now.turns, "turn"), (now.tools_done, "tool call"), (now.lines, "line"), (now.retries, "retry", "retries"),
+        (now.turns, "turn"), (newest.tools_done, "tool call"), (newest.lines, "line"),
+        (newest.retries, "retry", "retries"),
     )  # fmt: skip
     took = words.duration((until_us - now.started_us) / 1e6) if until_us else ""
     return [each for each in (took, *(render.many(*each) for each in counted if each[0])) if each]
@@ -318,23 +343,24 @@ def exit_code(now: AgentStatus) -> int:
     return 0 if now.status is AgentState.DONE else code_of(now.failure.name if now.failure else "")
 
 
-def ending(each: AgentStatus | AttemptInfo) -> str:
-    """How an agent or an attempt ended, in a few words."""
+def ending(each: AgentStatus) -> str:
+    """How an agent ended, in a few words."""
     failure = each.failure
     return words.ending(each.status, failure.name, failure.message) if failure else words.ending(each.status)
 
 
-def show_end(now: AgentDetails) -> None:
+def show_end(found: AgentDetails) -> None:
     """Print on standard error how an agent in the foreground ended, and what a person can do next."""
+    now, unknown = found.now, ", ".join(_tools_unknown(found.newest))
     took = words.duration(max(0, now.ended_us - now.started_us) / 1e6) if now.ended_us else ""
     text = render.styled(clean(ending(now)), ENDINGS.get(now.status, "warning"), sys.stderr)
     click.echo("".join([text, *(f" · {part}" for part in [took, *_figures(now)] if part)]), err=True)
     advice, failure = _hint(now), now.failure
     lines = [
-        *_changes(now),
+        *_changes(found),
         "" if now.resumable and "resume" in advice else advice,
         f"it can be resumed from {render.when(failure.reset_us)}" if failure and failure.reset_us else "",
-        f"unknown whether they took effect: {', '.join(_tools_unknown(now))}" if now.tools_unknown else "",
+        f"unknown whether they took effect: {unknown}" if unknown else "",
         words.continue_with(now.resumable) if now.resumable else f"more: maos agent show {now.agent}",
     ]
     for line in lines:

@@ -34,12 +34,11 @@ def chat(database: DatabaseTarget, /, id: str, **given: Any) -> int:
     """
     from pathlib import Path
 
-    from maos import settings
     from maos.runs import agent_types
 
     check_addresses(database, given["notify"])
     folder = Path(given["cwd"]).absolute()
-    types = agent_types.known(folder, settings.config_folder())
+    types = agent_types.known(folder)
     made_with = {"folder": folder, "options": run_options(database, given), "types": types}
 
     async def work(m: Maos) -> int:

@@ -192,8 +192,7 @@ class ChatSession:
             await self._edit(proposal)
         else:
             self.reply("the plan is changed")
-            types = self._made_with["types"]
-            await self._planned(self.m.runs.revise_plan(text, run=self.id, request=self.request, types=types))
+            await self._planned(self.m.runs.plan(self.request, run=self.id, change=text, **self._made_with))
 
     async def _edit(self, proposal: Proposal) -> None:
         draft = proposal.draft

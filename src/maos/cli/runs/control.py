@@ -122,7 +122,7 @@ def _request(
     """
 
     async def applied(m: Maos) -> RunView | Target:
-        target = await m.find(id, RUN, *([AGENT] if tasks else []), *([WORKFLOW] if workflow else []))
+        target = await m.ids.find(id, RUN, *([AGENT] if tasks else []), *([WORKFLOW] if workflow else []))
         if target.kind not in (RUN, TASK):
             return target
         return await m.runs.status_of(await work(m, target))

@@ -23,9 +23,10 @@ from maos.cli.runs import narration, page
 from maos.errors import InvalidInput
 from maos.model.attempt import Attempt
 from maos.model.events.parts import PERSON
+from maos.model.message import Message
 from maos.model.question import Open
 from maos.model.run import Run
-from maos.runs.feed import AgentOutput, MessageUpdate, Observer, RunFeed, RunUpdate, Update
+from maos.runs.feed import AgentOutput, Observer, RunFeed, RunUpdate, Update
 from maos.runs.plan_input import Addition
 from maos.runs.status import RunSummary, RunView, is_executing
 
@@ -93,13 +94,11 @@ class LiveView(Observer):
     def update(self, update: Update) -> None:
         """Render an update of the feed. Messages of a person and discoveries are rendered where they come from."""
         match update:
-            case RunUpdate(run, events):
-                self.run = run
-                for event in events:
-                    data = event.data
-                    self.emit({"kind": event.type, "run": run.id, **documents.time(data.pop("at_us")), **data})
-                    for task, text, style in narration.of_event(run, event.type, data):
-                        self.report(text, style, task=task)
+            case RunUpdate(run, event):
+                self.run, data = run, event.data
+                self.emit({"kind": event.type, "run": run.id, **documents.time(data.pop("at_us")), **data})
+                for task, text, style in narration.of_event(run, event.type, data):
+                    self.report(text, style, task=task)
             case AgentOutput(attempt, facts):
                 task = narration.task_of(self.run.id, attempt.agent)
                 self._attempts[task] = attempt
@@ -108,7 +107,7 @@ class LiveView(Observer):
                     if said := narration.of_fact(attempt.agent, data):
                         self.emit({**data, **about, **documents.time(attempt.output_us or None)})
                         self.report(*said, task=task)
-            case MessageUpdate(message) if message.sender != PERSON and message.type != "discovery":
+            case Message() as message if message.sender != PERSON and message.type != "discovery":
                 self.emit({"kind": "message", **message.data, **documents.time(message.at_us)})
                 to = ", ".join(narration.task_of(self.run.id, each) for each in message.to)
                 text = f"→ {'all' if message.topic else to}: {words.one_line(message.text, MESSAGE_WIDTH)}"

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.run import Run
     from maos.runs.status import Blocked, Conflicted, Merged
-    from maos.travel.points_in_time import ChangedField, Difference, PointInTime, Side
-    from maos.travel.service import Comparison
+    from maos.travel.points_in_time import ChangedField, Difference, PointInTime
 
 CHANGES_SHOWN_MAX = 50
 FIRST_VERSION = "1"
@@ -107,7 +106,7 @@ def attach(database: DatabaseTarget, id: str, as_json: bool) -> int:
 
 
 async def _find(m: Maos, id: str) -> Target:
-    return await m.find(id, RUN, AGENT) if id else Target(RUN, (await m.runs.newest()).id)
+    return await m.ids.find(id, RUN, AGENT) if id else Target(RUN, (await m.runs.newest()).id)
 
 
 def _changed(noun: str) -> Listing[ChangedField]:
@@ -147,8 +146,8 @@ def diff(database: DatabaseTarget, /, id: str, patch: bool, as_json: bool, **poi
     """
     start, end = points["start"] or points["first"], points["end"] or points["second"]
 
-    async def work(m: Maos) -> Comparison | Target:
-        target = await m.find(id, RUN, AGENT)
+    async def work(m: Maos) -> Difference | Target:
+        target = await m.ids.find(id, RUN, AGENT)
         if target.kind != RUN:
             return target
         run = await m.runs.get(target.id)
@@ -161,9 +160,9 @@ def diff(database: DatabaseTarget, /, id: str, patch: bool, as_json: bool, **poi
             raise InvalidInput("points in time are those of a run", hint=f"`maos diff {id}` shows its files")
         return forward("maos.cli.agent.status:diff", found.id, patch=patch, as_json=as_json)
     if as_json:
-        shared.show(_difference(*found))
+        shared.show(_difference(found))
     else:
-        _show_difference(*found)
+        _show_difference(found)
     return 0
 
 
@@ -180,8 +179,8 @@ async def _points(m: Maos, run: Run, first: str, second: str | None) -> tuple[Po
         raise
 
 
-def _show_difference(one: Side, other: Side, found: Difference) -> None:
-    sides = [f"{each.run.id}, {each.point.spoken}" for each in (one, other)]
+def _show_difference(found: Difference) -> None:
+    sides = [f"{each.run.id}, {each.point.spoken}" for each in (found.before, found.after)]
     render.line((" → ".join(sides), "bold"))
     for listing, changed in ((TASKS, found.tasks), (QUESTIONS, found.questions)):
         if changed:
@@ -202,14 +201,14 @@ def _show_difference(one: Side, other: Side, found: Difference) -> None:
         render.line("no difference")
 
 
-def _difference(one: Side, other: Side, found: Difference) -> Document:
+def _difference(found: Difference) -> Document:
     from maos.model.branch import digest
 
     before, after = (
         {**shared.of(side.point), "commit": commit or None, "state": digest(side.run)}
-        for side, commit in zip((one, other), found.commits, strict=True)
+        for side, commit in zip((found.before, found.after), found.commits, strict=True)
     )
-    return {"before": before, "after": after, **shared.of(found)}
+    return {**shared.of(found, *found._fields[2:]), "before": before, "after": after}
 
 
 @json_command("maos merge r-1a2b3c", "maos merge r-1a --message 'New parser' --json", "maos merge fixer")
@@ -226,7 +225,7 @@ def merge(database: DatabaseTarget, id: str, into: str | None, message: str, as_
     """
 
     async def work(m: Maos) -> tuple[Run, Merged | Conflicted | Blocked] | Target:
-        target = await m.find(id, RUN, AGENT)
+        target = await m.ids.find(id, RUN, AGENT)
         if target.kind != RUN:
             return target
         run = await m.runs.get(target.id)

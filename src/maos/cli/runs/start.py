@@ -162,7 +162,6 @@ def start(
     """Have the plan in a file, or of a request, approved; start a run of it and execute it; return the exit code."""
     from pathlib import Path
 
-    from maos import settings
     from maos.cli.runs import foreground, plans
     from maos.runs import agent_types
     from maos.runs.file_changes import origin_of
@@ -171,7 +170,7 @@ def start(
     check_addresses(database, given["notify"])
     as_json = given["as_json"]
     id, folder, options = new_id(), Path(given["cwd"]).absolute(), run_options(database, given)
-    types = agent_types.known(folder, settings.config_folder())
+    types = agent_types.known(folder)
     if file:
         draft = plans.read(file, variables)
     else:
@@ -274,7 +273,7 @@ def resume(database: DatabaseTarget, /, id: str, **given: Any) -> int:
 
     on_change, as_json = given["on_change"] or "keep", given["as_json"]
     if id:
-        target = database.read(lambda m: m.find(id, RUN, WORKFLOW))
+        target = database.read(lambda m: m.ids.find(id, RUN, WORKFLOW))
         id = target.id
         if target.kind == WORKFLOW:
             same = {name: given[name] for name in ("trust", "dry_run", "as_json", "on_change")}

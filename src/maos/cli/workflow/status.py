@@ -79,7 +79,7 @@ STEPS: Listing[tuple[str, Step]] = Listing(
 
 async def find(m: Maos, id: str) -> WorkflowRun | Run:
     """The workflow run of an id or a unique prefix of one: of a function, or a run that was made from a file."""
-    found = await m.find(id, "workflow", "run")
+    found = await m.ids.find(id, "workflow", "run")
     if found.kind == "workflow":
         return await m.workflows.get(found.id)
     run = await m.runs.get(found.id)
