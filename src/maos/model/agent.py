@@ -7,7 +7,7 @@ from typing import Any
 
 from maos.model.changes import Op
 from maos.model.events.core import EVENTS
-from maos.model.events.state import Compacted, CompactionBase, StateEventBase
+from maos.model.events.state import StateEventBase
 
 PREFIX = "agent/"
 
@@ -17,9 +17,7 @@ COMPRESSIONS = ("zstd", "lz4", "snappy", "gzip", "none")
 STRATEGIES = ("snapshot", "merge", "delete")
 """How a history may be compacted."""
 
-EVENT_TYPES = tuple(
-    name for name, each in EVENTS.items() if issubclass(each, (StateEventBase, Compacted, CompactionBase))
-)
+EVENT_TYPES = tuple(name for name, each in EVENTS.items() if issubclass(each, StateEventBase))
 
 CRITICAL = frozenset(
     {"instance_created", "error_occurred", "rolled_back", "restored", "migration_completed", "compacted"}

@@ -35,7 +35,7 @@ from maos.model.events.messages import (
 from maos.model.events.parts import OrderData, WorkspaceData
 from maos.model.events.records import ChatSaid, NoticeOutcome, NoticePlanned, ToolCalled
 from maos.model.events.run import QuestionAnswered, QuestionAsked, RunEventBase
-from maos.model.events.state import StateEventBase
+from maos.model.events.state import StateUpdated
 from maos.model.events.workflow import WorkflowEventBase
 from maos.model.message import Acknowledgements
 from maos.model.notice import RunNotices
@@ -60,7 +60,7 @@ FAMILIES: Mapping[str, tuple[type[EventBase], ...]] = {
     "chat": (ChatSaid,),
     "notices": (NoticePlanned, NoticeOutcome),
     "tools": (ToolCalled,),
-    "agent": (StateEventBase,),
+    "agent": (StateUpdated,),
 }
 """Kinds of streams that can belong to a run or a workflow, and what may be in them. Nothing else can be imported: no
 settings, schedules, topics or dictionaries, no `bundle/…`, and nothing that a compaction wrote, which speaks of other
