@@ -35,7 +35,7 @@ from maos.model.events.state import TYPES as STATE_TYPES
 from maos.model.failure import TABLE
 from maos.model.plan import TASKS_MAX
 from maos.model.status import ATTEMPT_TRANSITIONS, RUN_TRANSITIONS, TASK_TRANSITIONS
-from maos.plans import format as plans
+from maos.plans import parser as plans
 from maos.plans.parser import COMBINATIONS_MAX
 from maos.plans.source import BYTES_MAX, YAML_BYTES_MAX
 from maos.settings import loader, schema
@@ -93,7 +93,7 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         [
             ("workflows/definition.py", ["workflow", "step"]),
             (
-                "workflows/api.py",
+                "workflows/__init__.py",
                 [
                     "sleep",
                     "signal",
@@ -580,7 +580,7 @@ def event_types() -> str:
         lines += [f"## {title}", "", *_prose(ast.get_docstring(module))]
         for node in classes.values():
             lines += _event_type(node, classes)
-            if node.name == "StateEventBase":
+            if node.name == "StateUpdated":
                 lines += ["All changes of a state have the fields of `state_updated`.", ""]
                 for stored, meaning in STATE_TYPES.items():
                     lines += [f"### {stored}", "", meaning, ""]
@@ -705,7 +705,7 @@ def plan_format() -> str:
     lines = [
         "# Plan format",
         "",
-        "<!-- Written by docs/generate.py from src/maos/plans/format.py. Change that and run it again. -->",
+        "<!-- Written by docs/generate.py from src/maos/plans/parser.py. Change that and run it again. -->",
         "",
         "A plan lists tasks, and for each task the tasks that it needs. It is a file in YAML, TOML or JSON, with the",
         "same fields in each; a file whose name ends in none of `.yaml`, `.yml`, `.toml` and `.json` is recognised by",

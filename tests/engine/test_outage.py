@@ -11,7 +11,7 @@ import maos
 from maos.app import Maos
 from maos.errors import StoreUnavailable
 from maos.store import postgres as postgres_store
-from maos.workflows.api import signal
+from maos.workflows import signal
 from maos.workflows.definition import workflow
 from maos_testing.postgres import PostgresServer
 from tests.engine.test_attempts import lines_of

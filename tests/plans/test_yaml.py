@@ -8,8 +8,7 @@ import pytest
 
 from maos.model.plan import BadPlan, Plan
 from maos.plans import graph, parser
-from maos.plans.format import Scalar
-from maos.plans.source import YAML, Source
+from maos.plans.source import YAML, Scalar, Source
 
 RELEASE = """\
 name: release

@@ -19,7 +19,8 @@ from maos.cli.failures import FAILED, USAGE, note, report
 from maos.cli.render import Column, Listing, clean
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.settings import SettingsFiles, SettingsSource, loader, schema
-from maos.settings.loader import Loaded, SettingProblem, render_value
+from maos.settings.loader import Loaded, render_value
+from maos.settings.positions import Problem
 
 HIDDEN = "(hidden)"
 """In the place of addresses, which may have a key in them."""
@@ -120,7 +121,7 @@ def validate(_database: DatabaseTarget, file: str | None, as_json: bool) -> int:
     newer maos.
     """
     sources = [SettingsSource(Path(file), is_project=True)] if file else _found().sources
-    problems: Sequence[SettingProblem] = ()
+    problems: Sequence[Problem] = ()
     notes: Sequence[str] = ()
     code = 0
     try:
@@ -129,9 +130,10 @@ def validate(_database: DatabaseTarget, file: str | None, as_json: bool) -> int:
         problems, code = error.problems, USAGE
     except loader.NewerSettings as error:
         where, _, what = error.what.partition(": ")
-        problems, code = [SettingProblem(where, what, error.hint)], FAILED
+        problems, code = [Problem(where, what, error.hint)], FAILED
     if as_json:
-        documents.show({"ok": not problems, "problems": [each._asdict() for each in problems], "notes": list(notes)})
+        found = [{"where": each.where, "what": each.what, "hint": each.hint} for each in problems]
+        documents.show({"ok": not problems, "problems": found, "notes": list(notes)})
         return code
     for each in problems:
         report(f"{each.where}: {each.what}", each.hint)
@@ -212,8 +214,8 @@ def _edited(text: str, source: SettingsSource) -> str | None:
         ask("Edit it again?", default=True)
 
 
-def _problems(text: str, source: SettingsSource) -> list[SettingProblem]:
+def _problems(text: str, source: SettingsSource) -> list[Problem]:
     try:
         return loader.check(text, source).problems
     except MaosError as error:
-        return [SettingProblem(str(source.path), error.what, error.hint)]
+        return [Problem(str(source.path), error.what, error.hint)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from maos.model.changes import Op
 from maos.model.events.core import EVENTS
-from maos.model.events.state import Compacted, CompactionBase, StateEventBase
+from maos.model.events.state import StateEventBase
 
 PREFIX = "agent/"
 
@@ -17,9 +17,7 @@ COMPRESSIONS = ("zstd", "lz4", "snappy", "gzip", "none")
 STRATEGIES = ("snapshot", "merge", "delete")
 """How a history may be compacted."""
 
-EVENT_TYPES = tuple(
-    name for name, each in EVENTS.items() if issubclass(each, (StateEventBase, Compacted, CompactionBase))
-)
+EVENT_TYPES = tuple(name for name, each in EVENTS.items() if issubclass(each, StateEventBase))
 
 CRITICAL = frozenset(
     {"instance_created", "error_occurred", "rolled_back", "restored", "migration_completed", "compacted"}
@@ -53,16 +51,16 @@ def event_type(ops: Iterable[Op]) -> str:
 
 
 def _type_of(op: Op) -> str:
-    verb, path = op[0], op[1]
-    gone = verb == "del"
-    if path == "/status":
-        return "status_changed"
-    if path == "/configuration" or path.startswith("/configuration/"):
-        return "configuration_updated"
-    if path == "/capabilities" or path.startswith("/capabilities/"):
-        return "capability_removed" if gone else "capability_added"
-    if path == "/resources" or path.startswith("/resources/"):
-        return "resource_deallocated" if gone else "resource_allocated"
-    if path == "/execution/task":
-        return "task_completed" if gone or op[2] is None else "task_assigned"
+    gone = op[0] == "del"
+    match op[1].split("/"):
+        case ["", "status"]:
+            return "status_changed"
+        case ["", "configuration", *_]:
+            return "configuration_updated"
+        case ["", "capabilities", *_]:
+            return "capability_removed" if gone else "capability_added"
+        case ["", "resources", *_]:
+            return "resource_deallocated" if gone else "resource_allocated"
+        case ["", "execution", "task"]:
+            return "task_completed" if gone or op[2] is None else "task_assigned"
     return "state_updated"

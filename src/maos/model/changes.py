@@ -373,20 +373,19 @@ def changes(state: dict[str, Any], ops: Iterable[Op]) -> Iterator[Change]:
     for op in ops:
         verb, path = op[0], op[1]
         if verb == "ext":
-            for offset, item in enumerate(op[3]):
-                yield Change(f"{path}/{op[2] + offset}", MISSING, copied(item), "create")
+            yield from (_change(f"{path}/{op[2] + offset}", MISSING, item) for offset, item in enumerate(op[3]))
         elif path == "":
             for key, value in op[2].items():
-                old = draft.root.get(key, MISSING)
-                kind: Kind = "create" if old is MISSING else "update"
-                yield Change(pointer((key,)), copied(old), copied(value), kind)
+                yield _change(pointer((key,)), draft.root.get(key, MISSING), value)
         else:
             old = lookup(draft.root, parse_pointer(path, draft.root))
-            if verb == "del":
-                yield Change(path, copied(old), MISSING, "delete")
-            else:
-                yield Change(path, copied(old), copied(op[2]), "create" if old is MISSING else "update")
+            yield _change(path, old, MISSING if verb == "del" else op[2])
         draft.apply(op)
+
+
+def _change(path: str, old: Any, new: Any) -> Change:
+    kind: Kind = "delete" if new is MISSING else "create" if old is MISSING else "update"
+    return Change(path, copied(old), copied(new), kind)
 
 
 # --- states to be read -------------------------------------------------------------------------------------------

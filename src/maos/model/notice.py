@@ -26,10 +26,6 @@ class RunNotice(NamedTuple):
     """By address; planned where there is nothing here."""
     why: dict[str, str]
 
-    def status(self, address: str) -> NoticeStatus:
-        """Its status at an address."""
-        return self.statuses.get(address, NoticeStatus.PLANNED)
-
 
 class RunNotices:
     """All notices about a run: a fold of their stream."""
@@ -51,4 +47,4 @@ class RunNotices:
     def unknown(self) -> list[tuple[NoticePlanned, str]]:
         """Notices, and the addresses at which no outcome is recorded for them."""
         return [(each.planned, address) for each in self.by_id.values() for address in each.planned.addresses
-                if each.status(address) == NoticeStatus.PLANNED]  # fmt: skip
+                if address not in each.statuses]  # fmt: skip

@@ -12,12 +12,13 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from maos.errors import InvalidInput
-from maos.settings.positions import Path, Position
+from maos.settings.positions import Path
+from maos.settings.positions import Problem as Problem
 
 TASKS_MAX = 100_000
 NAME_CHARS_MAX = 64
@@ -70,22 +71,6 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fiel
     summary: str = ""
     conflicts: str = ASK
     """Who resolves conflicts between the files of tasks: ask, a person; agent, the task's agent, then a person."""
-
-
-class Problem(NamedTuple):
-    """Something wrong with a plan."""
-
-    where: str
-    """A task, or the file when there is a position."""
-    what: str
-    hint: str = ""
-    path: Path = ()
-    """The way to it in the plan, such as tasks, 3, needs, 0."""
-    position: Position | None = None
-
-    def __str__(self) -> str:
-        where = f"{self.where}:{self.position.line}:{self.position.column}" if self.position else self.where
-        return f"{where}: {self.what}" + (f" ({self.hint})" if self.hint else "")
 
 
 class BadPlan(InvalidInput):

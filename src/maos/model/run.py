@@ -21,7 +21,7 @@ GATE, MERGE = "gate/", "merge/"
 
 FORMAT = 2
 
-_BESIDE = re.compile(r"-(gate\d+-\d+|merge\d+)$")
+BESIDE = re.compile(r"-(gate\d+-\d+|merge\d+)$", re.ASCII)
 """How the names of agents end that check or correct the work of a task's own agent."""
 
 
@@ -53,9 +53,15 @@ def owners(agent: str) -> Iterator[str]:
     """The runs and workflow runs that an agent of that name can belong to, itself among them."""
     yield agent
     yield agent.removesuffix("-plan")
-    while "." in agent:
-        agent = agent.rpartition(".")[0]
-        yield agent
+    yield from dotted(agent)
+
+
+def dotted(name: str) -> Iterator[str]:
+    """A name, and what is before each of its dots, the longest first."""
+    yield name
+    while "." in name:
+        name = name.rpartition(".")[0]
+        yield name
 
 
 def agent_name(run: str, task: str, branch: int = 0) -> str:
@@ -285,7 +291,7 @@ class Run(Content, kw_only=True):
         if not self.branch or not agent.startswith(f"{self.id}."):
             return True
         current = {self.agent(name) for name in self.tasks}
-        return agent in current or _BESIDE.sub("", agent) in current
+        return agent in current or BESIDE.sub("", agent) in current
 
     @property
     def open_questions(self) -> list[Question]:

@@ -14,9 +14,9 @@ import msgspec
 
 from maos.errors import InvalidInput
 from maos.model.plan import BadPlan, Problem, shown
-from maos.plans.format import Scalar
 from maos.settings.positions import DIGITS_MAX, START, NotToml, Path, Position, Positions, find_positions, parse_toml
 
+Scalar = str | int | float | bool
 YAML, TOML, JSON = "YAML", "TOML", "JSON"
 FORMATS = {".yaml": YAML, ".yml": YAML, ".toml": TOML, ".json": JSON}
 """By the ending of a file's name."""

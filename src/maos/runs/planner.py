@@ -22,7 +22,7 @@ from maos.model.attempt import Attempt
 from maos.model.failure import TABLE
 from maos.model.plan import BadPlan, Plan, Problem, Task, checked
 from maos.plans import source
-from maos.plans.format import Priority
+from maos.plans.parser import Priority
 from maos.runs.agent_types import AgentType
 
 TOOLS = ("Read", "Grep", "Glob")

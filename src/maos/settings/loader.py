@@ -21,7 +21,7 @@ from maos.faults import crash_point
 from maos.files import sync_folder
 from maos.redact import REDACTED, Redactor
 from maos.settings import SettingsSource, config_folder, find_files, schema
-from maos.settings.positions import NotToml, Position, find_positions, parse_toml
+from maos.settings.positions import NotToml, Position, Problem, find_positions, parse_toml
 from maos.settings.schema import Field, Settings
 
 FILE_BYTES_MAX = 64 << 10
@@ -32,18 +32,6 @@ _NOT_SETTINGS = (
     "MAOS_HOME", "MAOS_DB_SCHEMA", "MAOS_RUN", "MAOS_AGENT", "MAOS_ATTEMPT", "MAOS_ATTEMPT_FOLDER",
     "MAOS_CLAUDE_SETTING_SOURCES", "MAOS_CODEX_TRUST_WORKSPACE",
 )  # fmt: skip
-
-
-class SettingProblem(NamedTuple):
-    """A mistake in the settings."""
-
-    where: str
-    """A file with line and column, or a variable."""
-    what: str
-    hint: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.what}" + (f" ({self.hint})" if self.hint else "")
 
 
 class SettingOrigin(NamedTuple):
@@ -68,7 +56,7 @@ class Loaded(NamedTuple):
 class BadSettings(InvalidInput):
     """The settings cannot be used; `problems` has the position of every mistake."""
 
-    def __init__(self, problems: Sequence[SettingProblem]) -> None:
+    def __init__(self, problems: Sequence[Problem]) -> None:
         first = problems[0]
         more = f"; and {len(problems) - 1} more, which `maos admin config validate` lists" if len(problems) > 1 else ""
         super().__init__(f"{first.where}: {first.what}{more}", hint=first.hint)
@@ -84,7 +72,7 @@ class _Layer(msgspec.Struct):
 
     values: dict[str, Any] = {}
     origins: dict[str, SettingOrigin] = {}
-    problems: list[SettingProblem] = []
+    problems: list[Problem] = []
     notes: list[str] = []
 
 
@@ -140,15 +128,15 @@ def read(source: SettingsSource) -> _Layer:
     except FileNotFoundError:
         return _Layer()
     except OSError as error:
-        return _Layer(problems=[SettingProblem(name, f"cannot be read: {error.strerror}")])
+        return _Layer(problems=[Problem(name, f"cannot be read: {error.strerror}")])
     if len(content) > FILE_BYTES_MAX:
         what = f"has more than {FILE_BYTES_MAX >> 10} KB, too much for settings"
-        return _Layer(problems=[SettingProblem(name, what)])
+        return _Layer(problems=[Problem(name, what)])
     try:
         return check(content.decode(), source)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        return _Layer(problems=[SettingProblem(f"{name}:{line}", "is not text in UTF-8")])
+        return _Layer(problems=[Problem(f"{name}:{line}", "is not text in UTF-8")])
 
 
 def check(text: str, source: SettingsSource) -> _Layer:
@@ -158,9 +146,9 @@ def check(text: str, source: SettingsSource) -> _Layer:
     try:
         return _File(source, parse_toml(text), text).check()
     except NotToml as error:
-        problem = SettingProblem(f"{name}:{error.position.line}:{error.position.column}", str(error))
+        problem = Problem(f"{name}:{error.position.line}:{error.position.column}", str(error))
     except RecursionError:
-        problem = SettingProblem(name, "is nested too deeply for settings")
+        problem = Problem(name, "is nested too deeply for settings")
     return _Layer(problems=[problem])
 
 
@@ -269,7 +257,7 @@ class _File:
 
     def _wrong(self, path: tuple[str, ...], what: str, hint: str, *, key: bool = False) -> None:
         position = self._positions.keys[path] if key else self._positions.values.get(path, self._positions.keys[path])
-        self._layer.problems.append(SettingProblem(self._where(position), what, hint))
+        self._layer.problems.append(Problem(self._where(position), what, hint))
 
     def _where(self, position: Position) -> str:
         return f"{self._source.path}:{position.line}:{position.column}"
@@ -310,7 +298,7 @@ def _variables(environment: Mapping[str, str]) -> _Layer:
             layer.values[field.name] = field.convert(given, text=True)
         except msgspec.ValidationError:
             shown = "what it is" if field.personal else _quote(given)
-            layer.problems.append(SettingProblem(field.variable, f"cannot be {shown}", f"it can be {field.allowed}"))
+            layer.problems.append(Problem(field.variable, f"cannot be {shown}", f"it can be {field.allowed}"))
         layer.origins[field.name] = SettingOrigin(VARIABLE, field.variable)
     known = {each.variable for each in schema.fields().values()}
     for name in sorted(environment):

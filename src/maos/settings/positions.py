@@ -46,6 +46,22 @@ class Position(NamedTuple):
 START = Position(1, 1)
 
 
+class Problem(NamedTuple):
+    """Something wrong with a plan or the settings."""
+
+    where: str
+    """A task, a variable, or the file; one without a position may have line and column here."""
+    what: str
+    hint: str = ""
+    path: Path = ()
+    """The way to it in the plan, such as tasks, 3, needs, 0."""
+    position: Position | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.where}:{self.position.line}:{self.position.column}" if self.position else self.where
+        return f"{where}: {self.what}" + (f" ({self.hint})" if self.hint else "")
+
+
 class Positions(NamedTuple):
     """The positions of keys and values, by their path."""
 

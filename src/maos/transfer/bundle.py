@@ -106,10 +106,8 @@ class BundleWriter:
         if size > _CONTENT_MAX[kind]:
             what = f"the commits of the run come to {size >> 20} MB"
             raise InvalidInput(what, hint=f"at most {_CONTENT_MAX[kind] >> 20} MB; leave them out with --without-files")
-        digest = hashlib.sha256(head)
         with path.open("rb") as file:
-            while piece := file.read(CHUNK_BYTES):
-                digest.update(piece)
+            digest = hashlib.file_digest(file, lambda: hashlib.sha256(head))
         self._begin(kind, size, size, digest.digest())
         self._write(head)
         with path.open("rb") as file:
@@ -315,7 +313,6 @@ Raw = tuple[dict[str, Any], list[EventLine]]
 UPGRADES: dict[int, Callable[[Raw], Raw]] = {}
 """How what is in a bundle of format n becomes that of format n + 1."""
 
-_line_encoder = msgspec.json.Encoder()
 _line_decoder = msgspec.json.Decoder(EventLine)
 
 
@@ -329,7 +326,7 @@ def write(
     filled: list[bytes] = []
     begin, size = writer.bytes, 0
     for line in lines:
-        body = _line_encoder.encode(line)
+        body = msgspec.json.encode(line)
         if filled and size + len(body) > PART_BYTES:
             writer.part(JOURNAL, b"\n".join(filled))
             filled, size = [], 0

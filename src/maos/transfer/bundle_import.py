@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -38,7 +37,7 @@ from maos.model.events.core import EventBase, local_fields
 from maos.model.events.parts import Local, Owner
 from maos.model.events.records import BundleImported
 from maos.model.message import inbox
-from maos.model.run import Run, bundle_stream, owners
+from maos.model.run import BESIDE, Run, bundle_stream, dotted, owners
 from maos.model.tool_calls import NAME as TOOL_SERVER
 from maos.model.workflow import WorkflowRun
 from maos.store.contract import Lease
@@ -170,7 +169,7 @@ class BundleImporter:
         for each in names:
             whose = validation.split(each)
             assert whose is not None
-            others.update(name for name in validation.dotted(whose[1]) if name not in roots)
+            others.update(name for name in dotted(whose[1]) if name not in roots)
         for name in sorted(others):
             for family in ("run", "workflow"):
                 if f"{family}/{name}" not in names and await self._journal.version(f"{family}/{name}"):
@@ -301,8 +300,6 @@ def _check_free(place: RebaseTarget, names: list[str]) -> None:
 
 # --- what is of one machine --------------------------------------------------------------------------------------
 
-_BESIDE = re.compile(r"(.+)-(?:gate[0-9]+-[0-9]+|merge[0-9]+)")
-"""An agent that works in the files of another: it checks them, or resolves a conflict in them."""
 _REMOVED = object()
 
 Change = Callable[[Any], Any]
@@ -410,10 +407,9 @@ class Rebaser:
         """Where an agent works on this machine."""
         if agent in self._in_git:
             return self._place.workspace(agent, base_of(before))
-        beside = _BESIDE.fullmatch(agent)
-        path = self._place.folder
-        if beside is not None and beside[1] in self._in_git:
-            path = self._place.workspace(beside[1], None).path
+        path, beside = self._place.folder, BESIDE.sub("", agent)
+        if beside in self._in_git:  # it checks the files of that one, or resolves a conflict in them
+            path = self._place.workspace(beside, None).path
         return Workspace(agent, path, path, None, None, None, (ASKED,))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import urllib.parse
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -126,14 +127,9 @@ def read(path: Path) -> RunSource:
 def is_legacy(path: Path) -> bool:
     """Return whether a file has the tables of a database of maos-cli; neither it nor its folder is changed."""
     try:
-        connection = apsw.Connection(
-            f"file:{urllib.parse.quote(str(path.absolute()))}?mode=ro&immutable=1",
-            apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_READONLY,
-        )
-        try:
+        place = f"file:{urllib.parse.quote(str(path.absolute()))}?mode=ro&immutable=1"
+        with closing(apsw.Connection(place, apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_READONLY)) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-        finally:
-            connection.close()
     except apsw.Error:
         return False
     return tables >= LEGACY_TABLES

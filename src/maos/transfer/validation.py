@@ -11,8 +11,8 @@ until it is resumed.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
@@ -21,7 +21,7 @@ from maos.errors import Corrupt, InvalidInput, MaosError
 from maos.journal.codec import is_plain
 from maos.journal.journal import Journal, Record
 from maos.model.attempt import Attempt, check_agent, check_run, stream
-from maos.model.events.attempt import AttemptEventBase, AttemptMoved, AttemptPlanned, AttemptTranscript
+from maos.model.events.attempt import AttemptEvent, AttemptMoved, AttemptPlanned, AttemptTranscript
 from maos.model.events.commands import Command
 from maos.model.events.core import EventBase
 from maos.model.events.messages import (
@@ -35,12 +35,12 @@ from maos.model.events.messages import (
 from maos.model.events.parts import OrderData, WorkspaceData
 from maos.model.events.records import ChatSaid, NoticeOutcome, NoticePlanned, ToolCalled
 from maos.model.events.run import QuestionAnswered, QuestionAsked, RunEventBase
-from maos.model.events.state import StateEventBase
+from maos.model.events.state import StateUpdated
 from maos.model.events.workflow import WorkflowEventBase
 from maos.model.message import Acknowledgements
 from maos.model.notice import RunNotices
 from maos.model.plan import Task
-from maos.model.run import Run
+from maos.model.run import Run, dotted
 from maos.model.tool_calls import Reports
 from maos.model.workflow import AGENT, CHILD, WorkflowRun
 from maos.runs import agent_types
@@ -52,7 +52,7 @@ from maos.workspaces import check_workspace_name, is_object
 FAMILIES: Mapping[str, tuple[type[EventBase], ...]] = {
     "run": (RunEventBase,),
     "workflow": (WorkflowEventBase,),
-    "attempt": (AttemptEventBase,),
+    "attempt": get_args(AttemptEvent),
     "inbox": (Command, MessageSent, QuestionAsked, QuestionAnswered),
     "acks": (MessageDelivered, MessageResolved),
     "dead-letters": (DeadLetterAdded, DeadLetterRequeued),
@@ -60,7 +60,7 @@ FAMILIES: Mapping[str, tuple[type[EventBase], ...]] = {
     "chat": (ChatSaid,),
     "notices": (NoticePlanned, NoticeOutcome),
     "tools": (ToolCalled,),
-    "agent": (StateEventBase,),
+    "agent": (StateUpdated,),
 }
 """Kinds of streams that can belong to a run or a workflow, and what may be in them. Nothing else can be imported: no
 settings, schedules, topics or dictionaries, no `bundle/…`, and nothing that a compaction wrote, which speaks of other
@@ -104,14 +104,6 @@ class Members(NamedTuple):
         return False
 
 
-def dotted(name: str) -> Iterator[str]:
-    """A name, and what is before each of its dots, the longest first."""
-    yield name
-    while "." in name:
-        name = name.rpartition(".")[0]
-        yield name
-
-
 def split(stream: str) -> tuple[str, str] | None:
     """The family of a stream, and whose it is; None for a stream of no such family."""
     family, slash, name = stream.partition("/")
@@ -123,13 +115,10 @@ def split(stream: str) -> tuple[str, str] | None:
     return family, name
 
 
-def of_run(id: str) -> Members:
-    """Everything below a run."""
-    return Members(frozenset((id,)), frozenset((f"{id}-plan",)))
-
-
-def of_workflow(id: str, flows: Mapping[str, WorkflowRun]) -> Members:
-    """Everything below a workflow, as far as the workflows that are known tell."""
+def members_of(kind: str, id: str, flows: Mapping[str, WorkflowRun]) -> Members:
+    """Everything below a run; or below a workflow, as far as the workflows that are known tell."""
+    if kind == RUN:
+        return Members(frozenset((id,)), frozenset((f"{id}-plan",)))
     roots, also, waiting = set[str](), set[str](), [id]
     while waiting:
         name = waiting.pop()
@@ -151,7 +140,7 @@ async def here(journal: Journal, kind: str, id: str) -> Members:
         if known is not None:
             flows[name] = known
             waiting += names(known, CHILD)
-    return of_run(id) if kind == RUN else of_workflow(id, flows)
+    return members_of(kind, id, flows)
 
 
 async def streams(journal: Journal, members: Members) -> AsyncIterator[str]:
@@ -196,7 +185,7 @@ def check(contents: Contents) -> tuple[Run | WorkflowRun, Members, dict[str, Att
         if name.startswith("workflow/"):
             id = name.removeprefix("workflow/")
             flows[id] = _folded(WorkflowRun(id=id), events, name)
-    members = of_run(manifest.id) if manifest.kind == RUN else of_workflow(manifest.id, flows)
+    members = members_of(manifest.kind, manifest.id, flows)
     _check_belonging(manifest, streams, members)
     attempts: dict[str, Attempt] = {}
     root: Run | WorkflowRun = Run(id=manifest.id)

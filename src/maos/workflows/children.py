@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 INFRASTRUCTURE = (StoreUnavailable, LeaseLost, Conflict, Corrupt, HistoryLost, UnknownFormat)
 """Errors that say nothing about a child or an agent itself: this execution ends, and the run can be resumed."""
 HELD_S = 0.25
-"""How often the status of a child or an agent that another process runs is read."""
+"""How often the status of a run or an agent that another process executes is read."""
 NAME_CHARS_MAX = 64
 
 Begin = Callable[[], Coroutine[Any, Any, "LiveAttempt | None"]]

@@ -258,7 +258,8 @@ class Handle(Generic[R]):
         """What is recorded of it by now."""
         self._definition = definition
         self._task = task
-        self._stop = stop
+        self.stop = stop
+        """Has it paused, or ended as cancelled, with a reason, once the steps that run have ended."""
 
     @property
     def id(self) -> str:
@@ -277,10 +278,6 @@ class Handle(Generic[R]):
         """Let the steps that run end, and pause it; it can be resumed at any time."""
         self.stop(PAUSED, why)
         return await self.wait()
-
-    def stop(self, status: str, why: str) -> None:
-        """Have it paused, or ended as cancelled, once the steps that run have ended."""
-        self._stop(status, why)
 
 
 def result_of(run: WorkflowRun, definition: Workflow[..., R]) -> R:

@@ -22,11 +22,10 @@ from maos.journal.journal import Append, Journal
 from maos.model.events import workflow as events
 from maos.model.events.parts import Replaced
 from maos.model.events.state import Compacted
-from maos.model.workflow import PATCH, VALUE, Step, WorkflowChanged, WorkflowRun, stream
+from maos.model.workflow import VALUE, Step, WorkflowChanged, WorkflowRun, stream
 from maos.settings.schema import CheckpointSettings, Frequency
 from maos.store import chain
 from maos.store.contract import Replacement
-from maos.workflows import values
 
 CLOSE_S_MAX = 5.0
 """How long the last events may take while the store is unavailable: only the end of a step could be lost."""
@@ -108,7 +107,8 @@ class RunRecord:
         """Ids of recorded steps that this execution has not come to yet."""
         self.broken: WorkflowChanged | None = None
         """Set when the function executed other steps than before: it executes no more."""
-        self._progress = float(self.run.published.get("progress") or 0)
+        self.progress = float(self.run.published.get("progress") or 0)
+        """As last published, in percent."""
         self._checkpoints = len(self.run.checkpoints)
         self._steps = 0
         self._saved_us = clock.steady_us()
@@ -228,44 +228,12 @@ class RunRecord:
         )
         return self.broken
 
-    # --- steps that only keep a value; none of them is awaited -----------------------------------------------
-
-    def publish(self, step_id: str, published: Mapping[str, Any]) -> None:
-        """Let other processes see values while the function runs."""
-        if self.find(step_id, VALUE, "publish") is not None:
-            return
-        plain = values.plain(dict(published), "what is published")
-        progress = plain.get("progress", self._progress)
-        if progress.__class__ not in (int, float):
-            raise InvalidInput(f"progress cannot be {progress!r}", hint="it is in percent, as a number")
-        self._progress = float(progress)
-        self.add(events.StepCompleted, step_id=step_id, kind=VALUE, name="publish")
-        self.add(events.WorkflowPublished, values=plain)
-        self.flush_soon()
-
-    def patched(self, prefix: str, count: int, name: str) -> bool:
-        """Whether the next step of a branch is a patch: not if the run was past this point before the change.
-
-        `prefix` and `count` are those of the branch: it has executed so many steps.
-        """
-        step_id = f"{prefix}{count + 1}"
-        step = self.run.steps.get(step_id)
-        if step is None and any(_number(each, prefix) > count for each in self.unseen):
-            return False
-        if step is not None and (step.kind, step.name) != (PATCH, name):
-            return False
-        self.unseen.discard(step_id)
-        if step is None:
-            self.add(events.StepCompleted, step_id=step_id, kind=PATCH, name=name)
-            self.mark_new()
-        return True
+    # --- when they are written -------------------------------------------------------------------------------
 
     def add_value(self, step_id: str, name: str, made: Any) -> None:
         """A value was made that would differ in another execution."""
         self.add(events.StepCompleted, step_id=step_id, result=made, kind=VALUE, name=name)
         self.mark_new()
-
-    # --- when they are written -------------------------------------------------------------------------------
 
     def mark_new(self) -> None:
         """Note that the last event that was added would differ in another execution."""
@@ -301,7 +269,7 @@ class RunRecord:
         """Have everything so far on disk, under a name, and read it back (R-1002)."""
         self._checkpoints += 1
         name = name or f"{trigger}-{self._checkpoints}"
-        step, progress = self._last_step, self._progress
+        step, progress = self._last_step, self.progress
         self.add(events.WorkflowCheckpointed, name=name, trigger=trigger, step=step, progress=progress)
         await self.flush()
         until, found = self.version, self._checked
@@ -314,15 +282,6 @@ class RunRecord:
         except Corrupt as error:
             raise self.give_up(error) from error
         self._checked = until
-
-
-def _number(step_id: str, prefix: str) -> int:
-    """The number, in a branch, of the step that an id belongs to; 0 when it belongs to another branch."""
-    if not step_id.startswith(prefix):
-        return 0
-    rest = step_id[len(prefix) :]
-    digits = len(rest) - len(rest.lstrip("0123456789"))
-    return int(rest[:digits]) if digits and not rest[digits:].startswith("~") else 0
 
 
 async def compact(journal: Journal, run: WorkflowRun) -> int:

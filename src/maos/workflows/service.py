@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-FOLLOW_S = 0.25
-"""How often the status of a run that another process executes is read."""
 NO_VERSION = -1
 """No stream is ever at this version: an append that expects it is refused, unless its key repeats an earlier one."""
 
@@ -81,7 +79,7 @@ class Workflows:
                 run = await WORKFLOW_RUN.load(self._journal, id)
                 if run is not None and run.status != model.RUNNING:
                     return result_of(run, workflow)
-            await asyncio.sleep(FOLLOW_S)
+            await asyncio.sleep(children.HELD_S)
 
     async def start(
         self,

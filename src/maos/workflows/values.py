@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import math
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -159,13 +159,10 @@ def _of_plain(type_: type, value: Any) -> Any:
 
 
 def _is_finite(value: Any) -> bool:
-    found = msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_of)
-    left = [found]
-    while left:
-        each = left.pop()
-        if each.__class__ is float and not math.isfinite(each):
-            return False
-        left.extend(each.values() if isinstance(each, dict) else each if isinstance(each, list | tuple) else ())
+    try:
+        json.dumps(msgspec.to_builtins(value, str_keys=True, enc_hook=_plain_of), allow_nan=False)
+    except ValueError:
+        return False
     return True
 
 

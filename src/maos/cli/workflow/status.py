@@ -25,9 +25,9 @@ from maos.model.events.workflow import StepStarted, StepUnknown
 from maos.model.plan import BadPlan, Problem, batches
 from maos.model.run import Run
 from maos.model.workflow import Step, WorkflowRun
-from maos.plans import format as plan_format
 from maos.plans import graph as graphs
 from maos.plans.parser import parse
+from maos.plans.parser import schema as plan_schema
 from maos.runs.file_changes import origin
 from maos.runs.status import RunView
 from maos.views import workflows as views
@@ -266,4 +266,4 @@ def graph(_database: DatabaseTarget, file: str, variables: tuple[str, ...], pict
 @click.command(cls=LazyCommand, examples=["maos workflow schema > plan.schema.json"])
 def schema() -> None:
     """Print the JSON Schema of plan files, for editors."""
-    documents.show(plan_format.schema())
+    documents.show(plan_schema())

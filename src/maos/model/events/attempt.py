@@ -12,12 +12,8 @@ from maos.model.events.parts import AttemptOrigin, Local, LocalPart, OrderData, 
 from maos.model.status import AttemptStatus
 
 
-class AttemptEventBase(EventBase, frozen=True, kw_only=True):
-    """What all events of an attempt have."""
-
-
 @event("attempt_planned", plain=True)
-class AttemptPlanned(AttemptEventBase, frozen=True, kw_only=True):
+class AttemptPlanned(EventBase, frozen=True, kw_only=True):
     """It is about to be started: what is to be done, by what program, where, within which limits."""
 
     agent: str
@@ -40,14 +36,14 @@ class AttemptPlanned(AttemptEventBase, frozen=True, kw_only=True):
 
 
 @event("attempt_claimed")
-class AttemptClaimed(AttemptEventBase, frozen=True, kw_only=True):
+class AttemptClaimed(EventBase, frozen=True, kw_only=True):
     """Another engine resumes it."""
 
     owner: Annotated[Owner, Local.OWNER]
 
 
 @event("attempt_started", plain=True)
-class AttemptStarted(AttemptEventBase, frozen=True, kw_only=True):
+class AttemptStarted(EventBase, frozen=True, kw_only=True):
     """Its process runs."""
 
     pid: Annotated[int, Local.PROCESS]
@@ -56,7 +52,7 @@ class AttemptStarted(AttemptEventBase, frozen=True, kw_only=True):
 
 
 @event("attempt_output")
-class AttemptOutput(AttemptEventBase, frozen=True, kw_only=True):
+class AttemptOutput(EventBase, frozen=True, kw_only=True):
     """Its agent printed something."""
 
     offset: int
@@ -68,7 +64,7 @@ class AttemptOutput(AttemptEventBase, frozen=True, kw_only=True):
 
 
 @event("attempt_stopping", plain=True)
-class AttemptStopping(AttemptEventBase, frozen=True, kw_only=True):
+class AttemptStopping(EventBase, frozen=True, kw_only=True):
     """It is to end, on request or at a limit."""
 
     why: str
@@ -77,7 +73,7 @@ class AttemptStopping(AttemptEventBase, frozen=True, kw_only=True):
 
 
 @event("attempt_answered")
-class AttemptAnswered(AttemptEventBase, frozen=True, kw_only=True):
+class AttemptAnswered(EventBase, frozen=True, kw_only=True):
     """A person allowed or refused what it asked for."""
 
     request: str
@@ -87,7 +83,7 @@ class AttemptAnswered(AttemptEventBase, frozen=True, kw_only=True):
 
 
 @event("attempt_transcript")
-class AttemptTranscript(AttemptEventBase, frozen=True, kw_only=True):
+class AttemptTranscript(EventBase, frozen=True, kw_only=True):
     """The program's own record of the conversation has grown."""
 
     name: str
@@ -97,7 +93,7 @@ class AttemptTranscript(AttemptEventBase, frozen=True, kw_only=True):
 
 
 @event("attempt_checkpointed", plain=True)
-class AttemptCheckpointed(AttemptEventBase, frozen=True, kw_only=True):
+class AttemptCheckpointed(EventBase, frozen=True, kw_only=True):
     """Its files and conversation are safe."""
 
     name: str
@@ -108,7 +104,7 @@ class AttemptCheckpointed(AttemptEventBase, frozen=True, kw_only=True):
 
 
 @event("attempt_branched")
-class AttemptBranched(AttemptEventBase, frozen=True, kw_only=True):
+class AttemptBranched(EventBase, frozen=True, kw_only=True):
     """It begins with all that the attempt of another agent had come to at some version."""
 
     state: Annotated[
@@ -129,7 +125,7 @@ class AttemptBranched(AttemptEventBase, frozen=True, kw_only=True):
 
 
 @event("attempt_moved")
-class AttemptMoved(AttemptEventBase, frozen=True, kw_only=True):
+class AttemptMoved(EventBase, frozen=True, kw_only=True):
     """Its files are elsewhere now; written together with `run_moved`."""
 
     agent: str
@@ -141,7 +137,7 @@ class AttemptMoved(AttemptEventBase, frozen=True, kw_only=True):
 
 
 @event("attempt_ended", plain=True)
-class AttemptEnded(AttemptEventBase, frozen=True, kw_only=True):
+class AttemptEnded(EventBase, frozen=True, kw_only=True):
     """It is over."""
 
     status: AttemptStatus

@@ -18,8 +18,6 @@ class StateEventBase(EventBase, frozen=True, kw_only=True):
 
     ops: list[Any]
     """The operations."""
-    sum: str
-    """The checksum of the state after them, 32 hex digits."""
     source: str = ""
     """Who made the change."""
     meta: dict[str, Any] = {}
@@ -30,6 +28,14 @@ class StateEventBase(EventBase, frozen=True, kw_only=True):
     """Correlation: an id that connects several events."""
     critical: bool = False
     """Whether compaction keeps it."""
+
+
+@event("state_updated")
+class StateUpdated(StateEventBase, frozen=True, kw_only=True):
+    """A state changes in a way that no other type names."""
+
+    sum: str
+    """The checksum of the state after the operations, 32 hex digits."""
 
 
 TYPES = {
@@ -54,43 +60,26 @@ TYPES = {
 for _name, _meaning in TYPES.items():
 
     @event(_name)
-    class _Named(StateEventBase, frozen=True, kw_only=True):
+    class _Named(StateUpdated, frozen=True, kw_only=True):
         __doc__ = _meaning
 
     _Named.__name__ = _name.title().replace("_", "")
 
 
-@event("state_updated")
-class StateUpdated(StateEventBase, frozen=True, kw_only=True):
-    """Anything else changes."""
-
-
 @event("compacted")
-class Compacted(EventBase, frozen=True, kw_only=True):
+class Compacted(StateEventBase, frozen=True, kw_only=True):
     """A compaction has replaced events by fewer ones. It changes nothing."""
 
-    ops: list[Any]
     sum: str = ""
     replaced: list[Replaced]
-    meta: dict[str, Any] = {}
-    source: str = ""
-    cause: str = ""
-    corr: str = ""
-    critical: bool = False
 
 
-class CompactionBase(EventBase, frozen=True, kw_only=True):
+class CompactionBase(StateEventBase, frozen=True, kw_only=True):
     """What the events have that a compaction writes in place of others."""
 
-    ops: list[Any]
     sum: str
     since_us: int
     """The time of the first event that it stands for."""
-    meta: dict[str, Any] = {}
-    source: str = ""
-    cause: str = ""
-    corr: str = ""
-    critical: bool = False
 
 
 @event("merged")
@@ -103,5 +92,5 @@ class Baseline(CompactionBase, frozen=True, kw_only=True):
     """Stands for everything before a version after a compaction."""
 
 
-StateEvent = StateEventBase | Compacted | CompactionBase
+StateEvent = StateUpdated | Compacted | CompactionBase
 """Every event of an agent's state."""
