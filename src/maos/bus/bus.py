@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import Any, TypeAlias, Unpack
 
 from maos.bus import history
-from maos.bus.acknowledgements import DeadLetter, Undeliverable, Waiting, dead_letter, load
+from maos.bus.acknowledgements import DeadLetter, Waiting, dead_letter, load
 from maos.bus.history import Filter, Received, SentMessage, Talk
 from maos.bus.mailbox import Mailbox
 from maos.bus.outbox import DraftOptions, MessageLimits, Outbox, Outgoing, Subscriptions, appends_of
@@ -236,7 +236,7 @@ class Bus:
             fold, now_us = await load(self._journal, name), self._clock.now_us()
             oldest_us = now_us - int(self._restore_s * MICROSECONDS) if self._restore_s else 0
             given_up = [
-                Undeliverable(each.message, why, each.tries)
+                each._replace(why=why)
                 async for each in self.waiting(name)
                 if (why := each.message.reason_to_give_up(now_us, oldest_us))
             ]
