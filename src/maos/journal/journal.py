@@ -17,7 +17,7 @@ import zstandard
 from maos.errors import Conflict, Corrupt, InvalidInput, MaosError
 from maos.ids import check_name, event_id, incarnation
 from maos.journal import dictionary
-from maos.journal.codec import Codec, Data, Event, EventType
+from maos.journal.codec import Codec, Data, Event, EventType, damaged
 from maos.model.events.core import EventBase
 from maos.store import chain
 from maos.store.contract import GENESIS, Appended, Document, Key, Lease, RawEvent, Recorded, Replacement, Store, Write
@@ -27,6 +27,7 @@ STREAMS_FOLLOWED_MAX = 10_000
 NAMES_KNOWN_MAX = 10_000
 NOTES_MAX = 100
 DICTIONARIES_MAX = 256  # above what all stages train
+MISMATCH = "does not match its hash"
 
 TYPES = (EventType(dictionary.TYPE),)
 
@@ -226,7 +227,7 @@ class Journal:
         oldest = events.pop(0) if len(events) > limit else None
         sound = chain.sound(events, oldest)
         if sound < len(events):
-            raise _mismatch(events[sound])
+            raise damaged(events[sound], MISMATCH)
         events.reverse()
         return await self._decoded(events)
 
@@ -265,7 +266,7 @@ class Journal:
                         previous = before.hash if before is not None else GENESIS
                     if event.spans == 1 and event.hash != chain.hash_of(event, previous):
                         if event == doubtful:
-                            raise _mismatch(event)
+                            raise damaged(event, MISMATCH)
                         doubtful = event  # or its stream was compacted since this page was read: look again
                         hashes.pop(event.stream, None)
                         break
@@ -402,7 +403,7 @@ class Journal:
         while (sound := chain.sound(events, before)) < len(events):
             again, before = await self._next(stream, after, limit)
             if again == events:  # else it was compacted between two reads
-                return events[:sound], _mismatch(events[sound])
+                return events[:sound], damaged(events[sound], MISMATCH)
             events = again
         return events, None
 
@@ -429,12 +430,8 @@ class Journal:
         try:
             return self._record(event)
         except dictionary.UnknownDictionary as missing:
-            raise Corrupt(
-                f"{event_id(event.stream, event.version)} needs compression dictionary {missing}, "
-                f"which is not in {dictionary.STREAM}",
-                stream=event.stream,
-                version=event.version,
-            ) from missing
+            why = f"needs compression dictionary {missing}, which is not in {dictionary.STREAM}"
+            raise damaged(event, why) from missing
 
     async def _decoded(self, events: Sequence[Recorded]) -> list[Record]:
         """`decode` for many, with a coroutine for those only that need a dictionary first."""
@@ -475,9 +472,3 @@ class Journal:
                 await self._load_dictionaries()  # another process was first; its dictionary serves as well
         except (MaosError, ValueError, zstandard.ZstdError) as error:
             self.notes.append(f"no compression dictionary was trained: {error}")
-
-
-def _mismatch(event: Recorded) -> Corrupt:
-    return Corrupt(
-        f"{event_id(event.stream, event.version)} does not match its hash", stream=event.stream, version=event.version
-    )
