@@ -264,7 +264,7 @@ class AcpConversation(Conversation[AcpState]):
             facts.TurnEnded("", failed=True, reason="error"),
         ]
         self._state.phase, self._state.questions = (OVER if ends else READY), {}
-        return Interpreted(found, [Reply("acp/end", b"", closes=True)] if ends else [])
+        return Interpreted(found, [self.end()] if ends else [])
 
     def _hear_notification(self, method: Any, params: Object) -> Interpreted | None:
         if method != "session/update":
@@ -323,13 +323,12 @@ class AcpConversation(Conversation[AcpState]):
         name = updates.tool_name(call) or "tool"
         options = as_objects(params.get("options"))
         allow, refuse = option(options, "allow"), option(options, "reject")
-        if self._order.permission == "deny" and not is_allowed(call, self._order):
-            denied = facts.PermissionDenied(name, "its permission is deny")
-            return Interpreted([*self._state.speech.pause(), denied], [self._respond(id, outcome(refuse))])
+        is_denied = self._order.permission == "deny" and not is_allowed(call, self._order)
         if allow and is_allowed(call, self._order):
             return Interpreted(replies=[self._respond(id, outcome(allow))])
-        if not allow or not self._has_room():
-            denied = facts.PermissionDenied(name, "too many requests are open, or it offers no way to allow it")
+        if is_denied or not allow or not self._has_room():
+            why = "too many requests are open, or it offers no way to allow it"
+            denied = facts.PermissionDenied(name, "its permission is deny" if is_denied else why)
             return Interpreted([*self._state.speech.pause(), denied], [self._respond(id, outcome(refuse))])
         question = str(self._state.next)
         self._state.next += 1
@@ -372,7 +371,7 @@ class AcpConversation(Conversation[AcpState]):
         result = outcome(allowing if allow else refusing)
         return Reply(f"permission/{request}", _message({"id": id, **result}))
 
-    def end(self) -> Reply | None:
+    def end(self) -> Reply:
         """The end of its input, on which an agent leaves."""
         return Reply("acp/end", b"", closes=True)
 
