@@ -145,8 +145,7 @@ class Bus:
 
     async def find(self, name: str, id: str) -> Message:
         """Return a message in an inbox by its id, if it is one of the newest."""
-        version = await self._journal.version(inbox(name))
-        for record in await self._journal.page_back(inbox(name), before=version + 1, limit=LOOK_BACK_EVENTS):
+        for record in await self._journal.page_back(inbox(name), limit=LOOK_BACK_EVENTS):
             match record.event:
                 case MessageSent(id=found) if found == id:
                     return message(record.event, version=record.version)
@@ -157,8 +156,7 @@ class Bus:
 
         Of several that were acknowledged together, one from a person counts as the newest.
         """
-        version = await self._journal.version(acks(name))
-        for record in await self._journal.page_back(acks(name), before=version + 1, limit=LOOK_BACK_EVENTS):
+        for record in await self._journal.page_back(acks(name), limit=LOOK_BACK_EVENTS):
             match record.event:
                 case MessageAcknowledged(versions=versions):
                     sent = [await self._journal.event(inbox(name), each) for each in sorted(versions)]

@@ -23,6 +23,7 @@ from maos.store import chain
 from maos.store.contract import GENESIS, Appended, Document, Key, Lease, RawEvent, Recorded, Replacement, Store, Write
 
 PAGE_EVENTS = 256
+END = (1 << 63) - 1  # above every version
 STREAMS_FOLLOWED_MAX = 10_000
 NAMES_KNOWN_MAX = 10_000
 NOTES_MAX = 100
@@ -220,9 +221,9 @@ class Journal:
             raise damage
         return await self._decoded(events)
 
-    async def page_back(self, stream: str, *, before: int, limit: int = PAGE_EVENTS) -> list[Record]:
-        """The events of a stream before a version, newest first."""
-        events = await self.store.read(stream, after=before, limit=limit + 1, backwards=True)
+    async def page_back(self, stream: str, *, before: int | None = None, limit: int = PAGE_EVENTS) -> list[Record]:
+        """The events of a stream before a version, or the last ones, newest first."""
+        events = await self.store.read(stream, after=END if before is None else before, limit=limit + 1, backwards=True)
         events.reverse()
         oldest = events.pop(0) if len(events) > limit else None
         sound = chain.sound(events, oldest)
