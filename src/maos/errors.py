@@ -92,7 +92,7 @@ class StoreUnavailable(MaosError):
     """The disk or the database server failed.
 
     `written` is False when nothing was written, None when the outcome is unknown.
-    An append with an unknown outcome can safely be repeated under the same key.
+    An append with an unknown outcome can safely be repeated under the same key, which is the hint if none is given.
 
     Example::
 
@@ -103,6 +103,8 @@ class StoreUnavailable(MaosError):
     """
 
     def __init__(self, what: str, *, written: bool | None, hint: str | None = None) -> None:
+        if hint is None and written is None:
+            hint = "the outcome is unknown; repeating the append under the same key is safe"
         super().__init__(what, hint=hint)
         self.written = written
 

@@ -15,6 +15,7 @@ from _json import encode_basestring, encode_basestring_ascii
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any
 
 VALUE_CHARS_MIN = 6
 """Shorter values occur in any text; without them it would be unreadable."""
@@ -191,6 +192,15 @@ class Redactor:
 def without_secrets(text: str, values: Mapping[str, str]) -> str:
     """Text as it may be written down: without key shapes, and without the given values."""
     return Redactor(values).lines(text.encode("utf-8", "surrogatepass")).decode("utf-8", "replace")
+
+
+def clean(value: Any, redact: Callable[[str], str]) -> Any:
+    """Return plain data as it may be stored: each text redacted, and halves of characters escaped."""
+    if isinstance(value, str):
+        return redact(value if value.isascii() else value.encode("utf-8", "backslashreplace").decode())
+    if isinstance(value, dict):
+        return {clean(key, redact): clean(item, redact) for key, item in value.items()}
+    return [clean(item, redact) for item in value] if isinstance(value, list) else value
 
 
 def forms(value: str) -> set[bytes]:

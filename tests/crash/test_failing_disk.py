@@ -240,8 +240,8 @@ async def test_what_happens_after_a_commit_cannot_undo_it(
 
         with monkeypatch.context() as patch:
             patch.setattr("maos.store.sqlite_file.os.listdir", no_more_files)
-            patch.setattr("maos.store.mark.os.open", no_more_files)
-            patch.setattr("maos.store.mark.os.pwrite", no_more_files)
+            patch.setattr("maos.store.database.os.open", no_more_files)
+            patch.setattr("maos.store.database.os.pwrite", no_more_files)
             told = await alone(store) + await grouped(store)
         assert [each.error for each in told] == [None] * len(told)
         assert any("Too many open files" in note for note in (await store.check()).notes)

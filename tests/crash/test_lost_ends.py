@@ -9,7 +9,7 @@ import pytest
 
 from maos.errors import HistoryLost
 from maos.store.contract import Write
-from maos.store.mark import _LINE_BYTES
+from maos.store.database import _LINE_BYTES
 from tests.crash.promises import damage, events, everything
 from tests.crash.stores import Abandoned, Place, copy_files
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from maos.holder import agent_process, client
-from maos.holder.registry import end, end_stray, holders, strays
+from maos.holder.client import end, end_stray, holders, strays
 
 
 @pytest.fixture

@@ -12,9 +12,8 @@ import pytest
 from maos.errors import InvalidInput, LeaseLost
 from maos.holder import wire
 from maos.holder.agent_process import AgentProcess, Fenced, HolderGone, connect
-from maos.holder.client import attach, start
+from maos.holder.client import attach, holders, start
 from maos.holder.records import SpoolRecord
-from maos.holder.registry import holders
 from maos_testing.crash import ChildProcess as Program
 from tests.holder.agents import (
     PATIENCE_S,

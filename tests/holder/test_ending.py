@@ -10,9 +10,8 @@ import pytest
 from maos.errors import InvalidInput
 from maos.holder import identity, process_tree
 from maos.holder.agent_process import AgentProcess, HolderGone, remove
-from maos.holder.client import attach, start
+from maos.holder.client import attach, end, end_stray, holders, start, strays
 from maos.holder.records import left_behind
-from maos.holder.registry import end, end_stray, holders, strays
 from tests.holder.agents import PATIENCE_S, alive, eventually, exit_of, kinds, lines, py, sh, to_the_end, until_line
 
 DEAD_WITHIN_S = 2.0

@@ -11,9 +11,8 @@ from maos.errors import InvalidInput
 from maos.holder import client as processes
 from maos.holder import process_tree
 from maos.holder.agent_process import HolderGone
-from maos.holder.client import attach, start
+from maos.holder.client import attach, holders, start, strays
 from maos.holder.records import left_behind
-from maos.holder.registry import holders, strays
 from maos_testing.crash import Life, crash_loop
 from tests.holder.agents import eventually, lines, sh, to_the_end, until_line
 from tests.holder.engine_life import begin

@@ -10,8 +10,7 @@ import pytest
 
 from maos.errors import InvalidInput
 from maos.holder.agent_process import AgentProcess, InputFull, StartFailed
-from maos.holder.client import start
-from maos.holder.registry import holders
+from maos.holder.client import holders, start
 from maos.holder.wire import NO_NEWLINE, HolderSpec
 from tests.holder.agents import alive, eventually, exit_of, kinds, lines, py, sh, to_the_end, until_line
 

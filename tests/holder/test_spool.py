@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from maos.holder import spool as spooling
 from maos.holder import wire
-from maos.holder.client import attach, start
+from maos.holder.client import attach, holders, start
 from maos.holder.records import Parser, SpoolRecord, left_behind
-from maos.holder.registry import holders
 from maos.holder.spool import SpoolSegments
 from tests.holder.agents import disk_of, eventually, exit_of, kinds, lines, py, sh, to_the_end, until_line
 

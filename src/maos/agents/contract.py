@@ -11,9 +11,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
+import msgspec
+
+from maos.agents.values import decoded
 from maos.errors import NotFound
+from maos.model.events import facts
 from maos.model.events.facts import Fact
 
 
@@ -114,19 +118,43 @@ class Interpreted(NamedTuple):
     replies: Sequence[Reply] = ()
 
 
-class Conversation(ABC):
-    """One conversation with a running program. By default it accepts no input and has nothing to remember."""
+class Nothing(msgspec.Struct):
+    """What a conversation remembers that has nothing to remember."""
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Conversation(Generic[S]):
+    """One conversation with a running program that prints objects of JSON. By default it accepts no input."""
+
+    memory: type[S]
+    """What it remembers between two lines."""
 
     def __init__(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> None:
         self._order = order
+        self._state = msgspec.convert(dict(state or {}), self.memory)
 
     def state(self) -> Mapping[str, Any]:
         """What another process must know to interpret the next line; plain data, recorded with the facts."""
-        return {}
+        state: dict[str, Any] = msgspec.to_builtins(self._state)
+        return state
 
-    @abstractmethod
     def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
         """Line 3/8: interpret one whole line (without its newline). Never raises on what a program prints."""
+        if stderr:
+            return Interpreted(self._aside(line))
+        message = decoded(line)
+        heard = None if message is None else self._understand(message, line)
+        return Interpreted([facts.Unknown.of(line)]) if heard is None else heard
+
+    def _understand(self, message: dict[str, Any], line: bytes) -> Interpreted | None:
+        """The meaning of a line that is an object of JSON; None when it is not known."""
+        return None
+
+    def _aside(self, line: bytes) -> Sequence[Fact]:
+        """The meaning of a line of its standard error."""
+        return [facts.Line.of(line, stderr=True)]
 
     def say(self, id: str, text: str) -> Reply | None:
         """A message into the running conversation; None when the program cannot accept one now."""
@@ -155,7 +183,7 @@ class Dialect(ABC):
     """Variables of the engine's environment that the program needs, such as its key; no others are passed on."""
     secret_variables: Sequence[str] = ()
     """Those of them whose values must never be written down."""
-    conversation: type[Conversation]
+    conversation: type[Conversation[Any]]
 
     @abstractmethod
     def find(self, environment: Mapping[str, str], order_argv: Sequence[str] = ()) -> AgentProgram:
@@ -165,7 +193,7 @@ class Dialect(ABC):
     def command(self, order: LaunchOrder, program: AgentProgram, environment: Mapping[str, str]) -> LaunchCommand:
         """What to start; writes configuration into `order.home` where the program reads it from files."""
 
-    def converse(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> Conversation:
+    def converse(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> Conversation[Any]:
         """A new conversation, or one that is resumed from a state."""
         return self.conversation(order, state)
 

@@ -18,6 +18,7 @@ from maos.agents.contract import (
     Interpreted,
     LaunchCommand,
     LaunchOrder,
+    Nothing,
     Reply,
 )
 from maos.errors import InvalidInput
@@ -25,8 +26,10 @@ from maos.model.events import facts
 from maos.model.tool_calls import NAME as TOOL_SERVER
 
 
-class ShellConversation(Conversation):
+class ShellConversation(Conversation[Nothing]):
     """One run of a command, with nothing to remember: every line means itself."""
+
+    memory = Nothing
 
     def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
         """The line itself, every byte of it."""

@@ -26,14 +26,8 @@ class Waiting(NamedTuple):
 
     message: Message
     tries: int
-
-
-class Undeliverable(NamedTuple):
-    """A message that becomes a dead letter, with the reason."""
-
-    message: Message
-    why: str
-    tries: int
+    why: str = ""
+    """Why it is not delivered any more, if it becomes a dead letter."""
 
 
 class DeadLetter(NamedTuple):
@@ -71,15 +65,13 @@ def acknowledge(name: str, versions: Sequence[int], *, floor: int = 0, by: str =
     return [Append(acks(name), [acknowledged])] if versions else []
 
 
-def dead_letter(
-    name: str, letters: Sequence[Undeliverable], *, floor: int = 0, expected: int | None = None
-) -> list[Append]:
+def dead_letter(name: str, letters: Sequence[Waiting], *, floor: int = 0, expected: int | None = None) -> list[Append]:
     """Return the appends that make messages dead letters; `expected` is the version of the acknowledgements."""
     if not letters:
         return []
     resolved = MessageDeadLettered(versions=[each.message.version for each in letters], floor=floor)
     added = [
-        DeadLetterAdded(version=said.version, why=why, tries=tries, message=said.id) for said, why, tries in letters
+        DeadLetterAdded(version=said.version, why=why, tries=tries, message=said.id) for said, tries, why in letters
     ]
     return [Append(acks(name), [resolved], expected), Append(dead(name), added)]
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import Any, TypeAlias, Unpack
 
 from maos.bus import history
-from maos.bus.acknowledgements import DeadLetter, Undeliverable, Waiting, dead_letter, load
+from maos.bus.acknowledgements import DeadLetter, Waiting, dead_letter, load
 from maos.bus.history import Filter, Received, SentMessage, Talk
 from maos.bus.mailbox import Mailbox
 from maos.bus.outbox import DraftOptions, MessageLimits, Outbox, Outgoing, Subscriptions, appends_of
@@ -145,8 +145,7 @@ class Bus:
 
     async def find(self, name: str, id: str) -> Message:
         """Return a message in an inbox by its id, if it is one of the newest."""
-        version = await self._journal.version(inbox(name))
-        for record in await self._journal.page_back(inbox(name), before=version + 1, limit=LOOK_BACK_EVENTS):
+        for record in await self._journal.page_back(inbox(name), limit=LOOK_BACK_EVENTS):
             match record.event:
                 case MessageSent(id=found) if found == id:
                     return message(record.event, version=record.version)
@@ -157,8 +156,7 @@ class Bus:
 
         Of several that were acknowledged together, one from a person counts as the newest.
         """
-        version = await self._journal.version(acks(name))
-        for record in await self._journal.page_back(acks(name), before=version + 1, limit=LOOK_BACK_EVENTS):
+        for record in await self._journal.page_back(acks(name), limit=LOOK_BACK_EVENTS):
             match record.event:
                 case MessageAcknowledged(versions=versions):
                     sent = [await self._journal.event(inbox(name), each) for each in sorted(versions)]
@@ -236,7 +234,7 @@ class Bus:
             fold, now_us = await load(self._journal, name), self._clock.now_us()
             oldest_us = now_us - int(self._restore_s * MICROSECONDS) if self._restore_s else 0
             given_up = [
-                Undeliverable(each.message, why, each.tries)
+                each._replace(why=why)
                 async for each in self.waiting(name)
                 if (why := each.message.reason_to_give_up(now_us, oldest_us))
             ]

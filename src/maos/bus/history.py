@@ -100,8 +100,7 @@ class Bodies:
         if not self._newest_first:
             page = await self._journal.page(stream, after=self._cursors.get(name, 0))
         else:
-            before = self._cursors.get(name) or await self._journal.version(stream) + 1
-            page = await self._journal.page_back(stream, before=before) if before > 1 else []
+            page = await self._journal.page_back(stream, before=self._cursors.get(name))
         if page:
             self._cursors[name] = page[-1].version
         return page
@@ -109,9 +108,8 @@ class Bodies:
 
 async def newest(journal: Journal, run: str, count: int) -> list[SentMessage]:
     """Return the newest messages of a run, the newest last."""
-    end = await journal.version(history(run))
     bodies = Bodies(journal, newest_first=True)
-    page = await journal.page_back(history(run), before=end + 1, limit=count)
+    page = await journal.page_back(history(run), limit=count)
     return [SentMessage(each.position, await bodies.message(each)) for each in reversed(page)]
 
 

@@ -17,7 +17,7 @@ from maos.journal.codec import check_plain
 from maos.journal.journal import Append, Journal
 from maos.model.events.messages import TopicJoined, TopicLeft
 from maos.model.message import TOPICS, TYPES, Message, Topics, history, inbox, index_event, of_run
-from maos.redact import Redactor
+from maos.redact import Redactor, clean
 from maos.store.contract import Key
 
 SENDERS_REMEMBERED_MAX = 10_000
@@ -147,7 +147,7 @@ class Outbox:
         return f"m-{self._origin}-{next(self._count):x}"  # a random id for each would cost a system call
 
     def _check_text(self, text: str) -> str:
-        text = _storable(text)
+        text = clean(text, str)
         size = len(text) if text.isascii() else len(text.encode())
         if size > self._limits.text_bytes_max:
             hint = f"at most {self._limits.text_bytes_max} are allowed; write it to a file and send its path"
@@ -161,17 +161,8 @@ class Outbox:
         if size > self._limits.metadata_bytes_max:
             hint = f"at most {self._limits.metadata_bytes_max} are allowed"
             raise TooMuch(f"the metadata has {size} bytes", hint=hint)
-        cleaned: dict[str, Any] = self._clean(given)
+        cleaned: dict[str, Any] = clean(given, self._redact)
         return cleaned
-
-    def _clean(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self._redact(_storable(value))
-        if isinstance(value, dict):
-            return {self._clean(key): self._clean(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self._clean(item) for item in value]
-        return value
 
     def _count_hops(self, *causes: Message | None) -> int:
         hops = max((each.hops + 1 for each in causes if each is not None), default=0)
@@ -256,8 +247,3 @@ def appends_of(said: Message, names: Sequence[str]) -> list[Append]:
     """
     event = said.event
     return [*(Append(inbox(name), (event,)) for name in names), Append(history(said.run), [index_event(said, names)])]
-
-
-def _storable(text: str) -> str:
-    """Return a text that can be stored: a lone surrogate, which JSON can spell, becomes its escape."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

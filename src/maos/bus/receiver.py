@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from maos.bus.acknowledgements import Undeliverable, acknowledge, dead_letter, hand_out, keep, load
+from maos.bus.acknowledgements import Waiting, acknowledge, dead_letter, hand_out, keep, load
 from maos.bus.mailbox import Inbox, Mailbox
 from maos.clock import MICROSECONDS, Clock
 from maos.errors import LeaseLost, MaosError, StoreUnavailable
@@ -68,7 +68,7 @@ class Delivery(msgspec.Struct, eq=False):
     async def reject(self, reason: str) -> None:
         """Make the message a dead letter: it is not delivered again unless it is requeued."""
         name, floor = self._receiver.name, self._receiver.floor(self.version)
-        letter = Undeliverable(self.message, reason, self.tries)
+        letter = Waiting(self.message, self.tries, reason)
         await self._receiver.resolve(self, dead_letter(name, [letter], floor=floor), "dead letter")
 
     async def release(self, reason: str) -> None:
@@ -229,7 +229,7 @@ class Receiver:
         released = len(self._released)
         again = [each for each in self._released if not self._fold.is_resolved(each.version)]
         deliveries = [Delivery(self, lease, each.message, each.tries + 1) for each in again]
-        dead: list[Undeliverable] = []
+        dead: list[Waiting] = []
         passed = self._choose(lease, deliveries, dead)
         if deliveries or dead:
             crash_point("bus:before handing out")
@@ -245,7 +245,7 @@ class Receiver:
         self._ready.extend(deliveries)
         return bool(self._ready)
 
-    def _choose(self, lease: Lease, deliveries: list[Delivery], dead: list[Undeliverable]) -> int:
+    def _choose(self, lease: Lease, deliveries: list[Delivery], dead: list[Waiting]) -> int:
         """Add buffered messages to deliveries, up to the window, or to dead; returns how many records that covers.
 
         A message that a receiver had when it died is handed out alone: if it killed the receiver, no other message is
@@ -259,11 +259,11 @@ class Receiver:
                 continue
             said = message(record.event, version=record.version)
             tries = self._fold.tries.get(record.version, 0)
-            if why := said.reason_to_give_up(now_us, self._oldest_us):
-                dead.append(Undeliverable(said, why, tries + 1))
-            elif tries >= self.tries_max:
+            why = said.reason_to_give_up(now_us, self._oldest_us)
+            if not why and tries >= self.tries_max:
                 why = f"it was delivered {tries} times and never acknowledged"
-                dead.append(Undeliverable(said, why, tries + 1))
+            if why:
+                dead.append(Waiting(said, tries + 1, why))
             elif not tries:
                 deliveries.append(Delivery(self, lease, said, 1))
             elif self._out or deliveries:

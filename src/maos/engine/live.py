@@ -15,7 +15,7 @@ from typing import Any
 
 from maos import workspaces
 from maos.agents.contract import Conversation, Dialect, LaunchOrder, Reply
-from maos.bus.acknowledgements import Undeliverable, acknowledge, dead_letter
+from maos.bus.acknowledgements import Waiting, acknowledge, dead_letter
 from maos.bus.bus import Bus
 from maos.bus.mailbox import patiently
 from maos.clock import Clock
@@ -77,7 +77,7 @@ class LiveAttempt:
         self._bus = bus
         self._settings = settings
         self._listener = listener
-        self._conversation: Conversation = dialect.converse(order, recorder.fold.conversation)
+        self._conversation: Conversation[Any] = dialect.converse(order, recorder.fold.conversation)
         self._undelivered: list[Message] = []
         self._expired: list[Message] = []
         self._fetched: list[int] = []
@@ -231,7 +231,7 @@ class LiveAttempt:
         fetched, self._fetched = self._fetched, []
         floor = min([max(versions, default=0), *(each.version - 1 for each in self._undelivered)])
         return [
-            *dead_letter(agent, [Undeliverable(each, EXPIRED, 0) for each in expired]),
+            *dead_letter(agent, [Waiting(each, 0, EXPIRED) for each in expired]),
             *acknowledge(agent, versions + fetched, floor=floor, by=self.attempt.id),
         ]
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+import zstandard
 from msgspec import inspect
 
 from maos.errors import Corrupt, InvalidInput, UnknownFormat
@@ -145,7 +146,8 @@ class Codec:
     def encode_sealed(self, event: Event | EventBase) -> RawEvent:
         """An event as the store takes it, with a checksum inside: for events outside the hash chain (compaction)."""
         kind, body = self.plain(event)
-        return RawEvent(kind.name, kind.format, self._dictionaries.compress_with_checksum(body))
+        frame = zstandard.ZstdCompressor(level=dictionary.ZSTD_LEVEL, write_checksum=True).compress(body)
+        return RawEvent(kind.name, kind.format, frame)
 
     def decode(self, event: Recorded) -> Decoded:
         """A recorded event in its type's current format; never a made-up value (I11)."""
@@ -167,7 +169,7 @@ class Codec:
                 return kind.decode(body), body, None
             data = _decode(body)
         except (ValueError, RecursionError, Corrupt) as error:  # msgspec's errors are ValueErrors, zstd's are Corrupt
-            raise _corrupt(event, error) from error
+            raise damaged(event, f"cannot be decoded: {error}") from error
         for format_ in range(event.format, kind.format):
             data = kind.upcasts[format_](data)
         if kind.shape is None:
@@ -175,7 +177,7 @@ class Codec:
         try:
             return msgspec.convert(data, kind.shape), body, data
         except ValueError as error:
-            raise _corrupt(event, error) from error
+            raise damaged(event, f"cannot be decoded: {error}") from error
 
     def data(self, event: Recorded) -> Data:
         """A recorded event as plain data, in its type's current format."""
@@ -183,12 +185,9 @@ class Codec:
         return _decode(body) if data is None else data
 
 
-def _corrupt(event: Recorded, error: Exception) -> Corrupt:
-    return Corrupt(
-        f"{event_id(event.stream, event.version)} cannot be decoded: {error}",
-        stream=event.stream,
-        version=event.version,
-    )
+def damaged(event: Recorded, what: str) -> Corrupt:
+    """The error for an event that does not verify."""
+    return Corrupt(f"{event_id(event.stream, event.version)} {what}", stream=event.stream, version=event.version)
 
 
 def _body(kind: EventType, event: EventBase) -> bytes:

@@ -106,8 +106,7 @@ def compress_all(items: Iterable[bytes], algorithm: str = "zstd") -> list[bytes]
 
         small = compress.compress_all([b"hello " * 100, b"world " * 50])
     """
-    squeeze = _pair(algorithm)[0]
-    return [squeeze(item) for item in items]
+    return [compress(item, algorithm) for item in items]
 
 
 def decompress_all(items: Sequence[bytes], algorithm: str, *, sizes: Sequence[int]) -> list[bytes]:

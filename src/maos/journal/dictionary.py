@@ -71,10 +71,6 @@ class Dictionaries:
         frame = self._compressor.compress(body)
         return frame if len(frame) < WORTH_IT * len(body) else body
 
-    def compress_with_checksum(self, body: bytes) -> bytes:
-        """The body as a frame that carries a checksum of its content."""
-        return zstandard.ZstdCompressor(level=ZSTD_LEVEL, write_checksum=True).compress(body)
-
     def decompress(self, frame: bytes) -> bytes:
         """The body of a frame; UnknownDictionary when it needs one that was not added."""
         try:

@@ -17,16 +17,18 @@ import zstandard
 from maos.errors import Conflict, Corrupt, InvalidInput, MaosError
 from maos.ids import check_name, event_id, incarnation
 from maos.journal import dictionary
-from maos.journal.codec import Codec, Data, Event, EventType
+from maos.journal.codec import Codec, Data, Event, EventType, damaged
 from maos.model.events.core import EventBase
 from maos.store import chain
 from maos.store.contract import GENESIS, Appended, Document, Key, Lease, RawEvent, Recorded, Replacement, Store, Write
 
 PAGE_EVENTS = 256
+END = (1 << 63) - 1  # above every version
 STREAMS_FOLLOWED_MAX = 10_000
 NAMES_KNOWN_MAX = 10_000
 NOTES_MAX = 100
 DICTIONARIES_MAX = 256  # above what all stages train
+MISMATCH = "does not match its hash"
 
 TYPES = (EventType(dictionary.TYPE),)
 
@@ -223,14 +225,14 @@ class Journal:
             raise damage
         return await self._decoded(events)
 
-    async def page_back(self, stream: str, *, before: int, limit: int = PAGE_EVENTS) -> list[Record]:
-        """The events of a stream before a version, newest first."""
-        events = await self.store.read(stream, after=before, limit=limit + 1, backwards=True)
+    async def page_back(self, stream: str, *, before: int | None = None, limit: int = PAGE_EVENTS) -> list[Record]:
+        """The events of a stream before a version, or the last ones, newest first."""
+        events = await self.store.read(stream, after=END if before is None else before, limit=limit + 1, backwards=True)
         events.reverse()
         oldest = events.pop(0) if len(events) > limit else None
         sound = chain.sound(events, oldest)
         if sound < len(events):
-            raise _mismatch(events[sound])
+            raise damaged(events[sound], MISMATCH)
         events.reverse()
         return await self._decoded(events)
 
@@ -269,7 +271,7 @@ class Journal:
                         previous = before.hash if before is not None else GENESIS
                     if event.spans == 1 and event.hash != chain.hash_of(event, previous):
                         if event == doubtful:
-                            raise _mismatch(event)
+                            raise damaged(event, MISMATCH)
                         doubtful = event  # or its stream was compacted since this page was read: look again
                         hashes.pop(event.stream, None)
                         break
@@ -406,7 +408,7 @@ class Journal:
         while (sound := chain.sound(events, before)) < len(events):
             again, before = await self._next(stream, after, limit)
             if again == events:  # else it was compacted between two reads
-                return events[:sound], _mismatch(events[sound])
+                return events[:sound], damaged(events[sound], MISMATCH)
             events = again
         return events, None
 
@@ -433,12 +435,8 @@ class Journal:
         try:
             return self._record(event)
         except dictionary.UnknownDictionary as missing:
-            raise Corrupt(
-                f"{event_id(event.stream, event.version)} needs compression dictionary {missing}, "
-                f"which is not in {dictionary.STREAM}",
-                stream=event.stream,
-                version=event.version,
-            ) from missing
+            why = f"needs compression dictionary {missing}, which is not in {dictionary.STREAM}"
+            raise damaged(event, why) from missing
 
     async def _decoded(self, events: Sequence[Recorded]) -> list[Record]:
         """`decode` for many, with a coroutine for those only that need a dictionary first."""
@@ -479,9 +477,3 @@ class Journal:
                 await self._load_dictionaries()  # another process was first; its dictionary serves as well
         except (MaosError, ValueError, zstandard.ZstdError) as error:
             self.notes.append(f"no compression dictionary was trained: {error}")
-
-
-def _mismatch(event: Recorded) -> Corrupt:
-    return Corrupt(
-        f"{event_id(event.stream, event.version)} does not match its hash", stream=event.stream, version=event.version
-    )

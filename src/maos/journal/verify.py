@@ -73,15 +73,13 @@ async def verify(
 
 async def _checked(journal: Journal, stream: str) -> _StreamCheck:
     """The check of one stream; one that finds something is repeated, for a compaction meanwhile looks like damage."""
-    check = _StreamCheck(journal, stream)
-    await check.run()
-    while check.damage:
-        again = _StreamCheck(journal, stream)
-        await again.run()
-        if again.damage == check.damage:
-            break
-        check = again
-    return check
+    before: list[Damage] = []
+    while True:
+        check = _StreamCheck(journal, stream)
+        await check.run()
+        if check.damage == before or not check.damage:
+            return check
+        before = check.damage
 
 
 class _StreamCheck:

@@ -20,7 +20,7 @@ from maos.errors import InvalidInput, MaosError
 from maos.mcp.protocol import BAD_PARAMETERS, BROKEN, INVALID, Id, Refused, RpcChannel, RpcMessage
 from maos.mcp.tools import BY_NAME, WAITING, check_arguments
 from maos.model import tool_calls as names
-from maos.redact import Redactor
+from maos.redact import Redactor, clean
 from maos.runs.agent_tools import AgentTools, ToolReply
 
 CALLS_MAX = 16
@@ -157,8 +157,8 @@ class ToolSession:
         self._check_pace()
         tools = await self._open()
         await tools.acknowledge()
-        arguments = self._clean(arguments) | ({"on_wait": call.on_wait} if tool["name"] in WAITING else {})
-        reply = await getattr(tools, tool["name"])(**arguments)
+        waits = {"on_wait": call.on_wait} if tool["name"] in WAITING else {}
+        reply = await getattr(tools, tool["name"])(**clean(arguments, self._redactor.text), **waits)
         if isinstance(reply, ToolReply):
             return reply
         return ToolReply(json.dumps(msgspec.to_builtins(reply), ensure_ascii=False))
@@ -182,13 +182,3 @@ class ToolSession:
                 run = given.get(names.RUN, "")
                 self._tools = await self._maos.tools(given[names.AGENT], given[names.ATTEMPT], run=run)
             return self._tools
-
-    def _clean(self, value: Any) -> Any:
-        """Return a value as it may be recorded: without secrets, and without half characters."""
-        if isinstance(value, str):
-            return self._redactor.text(value.encode("utf-8", "backslashreplace").decode())
-        if isinstance(value, list):
-            return [self._clean(each) for each in value]
-        if isinstance(value, dict):
-            return {self._clean(name): self._clean(each) for name, each in value.items()}
-        return value

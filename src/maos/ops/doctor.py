@@ -19,8 +19,8 @@ from maos.engine import attempt_spec
 from maos.engine.recorder import Kind
 from maos.engine.streams import ATTEMPT, RUN, WORKFLOW_RUN
 from maos.errors import InvalidInput, MaosError
-from maos.holder import agent_process, registry
-from maos.holder.registry import HolderInfo, Stray
+from maos.holder import agent_process, client
+from maos.holder.client import HolderInfo, Stray
 from maos.journal.journal import Journal
 from maos.journal.verify import Report
 from maos.model.attempt import Attempt, agent_of
@@ -245,7 +245,7 @@ async def _git() -> Finding:
 def _holders(root: Path, attempts: Mapping[str, Attempt]) -> Iterator[Finding]:
     """Processes that hold an agent, and the folders of those that have exited."""
     living = 0
-    for each in registry.holders(root) if root.is_dir() else ():
+    for each in client.holders(root) if root.is_dir() else ():
         attempt = attempts.get(agent_of(each.attempt))
         living += each.alive
         if attempt is None or Path(attempt.folder).parent != each.folder.parent:
@@ -262,7 +262,7 @@ def _left(info: HolderInfo) -> Finding:
 
     async def fix() -> str:
         if info.alive:
-            return f"ended {info.attempt}: {await registry.end(info)} processes"
+            return f"ended {info.attempt}: {await client.end(info)} processes"
         agent_process.remove(info.folder)
         return f"removed {info.folder}"
 
@@ -277,7 +277,7 @@ def _left(info: HolderInfo) -> Finding:
 
 def _strays(root: Path) -> Iterator[Finding]:
     by_attempt: dict[Path, list[Stray]] = {}
-    for each in registry.strays(root):
+    for each in client.strays(root):
         by_attempt.setdefault(each.folder, []).append(each)
     yield from map(_stray, by_attempt.values())
 
@@ -286,7 +286,7 @@ def _stray(strays: list[Stray]) -> Finding:
     """The processes of an attempt that no holder looks after, the one that started the others first."""
 
     async def fix() -> str:
-        count = sum([await registry.end_stray(each) for each in strays])
+        count = sum([await client.end_stray(each) for each in strays])
         return f"ended {count} of the processes of {first.attempt}" if count else "they were gone already"
 
     first = min(strays, key=lambda each: each.start_ticks)

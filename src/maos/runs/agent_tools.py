@@ -208,8 +208,7 @@ class AgentTools:
         if last is None or last.message.sender == PERSON:
             return None
         stream = attempts.stream(self._attempt)
-        end = await self._journal.version(stream)
-        for record in await self._journal.page_back(stream, before=end + 1, limit=WORK_EVENTS_MAX):
+        for record in await self._journal.page_back(stream, limit=WORK_EVENTS_MAX):
             if record.position < last.position:
                 break
             if isinstance(record.event, AttemptOutput) and _shows_work(record.event):
@@ -369,9 +368,7 @@ class AgentTools:
 
     async def _reports(self, agent: str) -> tool_calls.Reports:
         reports = tool_calls.Reports()
-        stream = tool_calls.stream(agent)
-        end = await self._journal.version(stream)
-        for record in reversed(await self._journal.page_back(stream, before=end + 1, limit=20)):
+        for record in reversed(await self._journal.page_back(tool_calls.stream(agent), limit=20)):
             reports.apply(record.event)
         return reports
 

@@ -69,10 +69,9 @@ class ToolLog:
 
     async def look_back(self) -> None:
         """Find the calls through the previous tool server whose replies may not have arrived."""
-        end = await self._journal.version(self._stream)
         server = ""
         proved: set[int] = set()
-        for record in await self._journal.page_back(self._stream, before=end + 1, limit=LOOK_BACK):
+        for record in await self._journal.page_back(self._stream, limit=LOOK_BACK):
             call: ToolCalled = record.event
             server = server or call.server
             if call.server != server:

@@ -23,9 +23,8 @@ from maos.errors import Corrupt, DiskFull, InvalidInput, MaosError, NotFound, St
 from maos.faults import crash_point
 from maos.files import whole_file
 from maos.store import database
-from maos.store.database import Database, Row
+from maos.store.database import Database, Mark, MarkFile, Row, default_mark
 from maos.store.ledger import AppendRequest, Asking, Ledger, WriteBatch
-from maos.store.mark import Mark, MarkFile, default_mark
 
 PATIENCE_S = 15.0  # how long to wait for a lost server before callers get an error
 COMMAND_TIMEOUT_S = 60.0
@@ -356,11 +355,7 @@ class PostgresDatabase(Database):
         if isinstance(error, asyncpg.DiskFullError):
             return DiskFull(self.place)
         if isinstance(error, (*_LOST, *_ENDING)):
-            return StoreUnavailable(
-                f"the connection to {self.place} was lost: {_text(error)}",
-                written=None,
-                hint="the outcome is unknown; repeating the append under the same key is safe",
-            )
+            return StoreUnavailable(f"the connection to {self.place} was lost: {_text(error)}", written=None)
         if isinstance(error, (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError)):
             return Corrupt(f"{self.place} is damaged: {error}")
         if isinstance(error, asyncpg.DataError):

@@ -15,9 +15,8 @@ from typing import Any
 
 from maos.errors import Corrupt, DiskFull, HistoryLost, StoreUnavailable
 from maos.store.contract import Appended, Document, Health, Key, Lease, Recorded, Replacement, Store, Write
-from maos.store.database import Database, Row
+from maos.store.database import Database, Mark, Row
 from maos.store.ledger import AppendRequest
-from maos.store.mark import Mark
 from maos.store.writer import GroupCommitWriter
 
 POLL_S = 1.0

@@ -25,9 +25,8 @@ from maos.errors import DiskFull, InvalidInput, NotFound, StoreUnavailable, Unkn
 from maos.faults import crash_point
 from maos.files import sync_folder
 from maos.store import database, sqlite_file
-from maos.store.database import Database, Row
+from maos.store.database import Database, Mark, MarkFile, Row
 from maos.store.ledger import AppendRequest, Asking, Ledger, WriteBatch
-from maos.store.mark import Mark, MarkFile
 from maos.store.sqlite_file import (
     BUSY_MS_MAX,
     EVENT_TYPES,

@@ -181,11 +181,7 @@ def translate(error: apsw.Error | UnicodeDecodeError, place: str) -> MaosError:
             written=False,
             hint="check that the folder exists and is writable",
         )
-    return StoreUnavailable(
-        f"{place}: {error}",
-        written=None,
-        hint="the outcome is unknown; repeating the append under the same key is safe",
-    )
+    return StoreUnavailable(f"{place}: {error}", written=None)
 
 
 class Bell:

@@ -31,7 +31,6 @@ QUEUE_REQUESTS_MAX = 10_000
 QUEUE_BYTES_MAX = 64 << 20
 BATCH_REQUESTS_MAX = 4_096
 BATCH_BYTES_MAX = 16 << 20
-REPEAT = "the outcome is unknown; repeating the append under the same key is safe"
 
 
 class _Job(msgspec.Struct, eq=False):
@@ -288,7 +287,7 @@ class GroupCommitWriter:
                 elif written is None and request.key is None:  # under a key it can be repeated
                     request.done = True
                     what = f"{self._database.place} failed, and the stream was compacted before the append was found"
-                    request.error = StoreUnavailable(what, written=None, hint=REPEAT)
+                    request.error = StoreUnavailable(what, written=None)
         self._attempted = None  # only now: or the next try would write it a second time
         self._broken = False
 
@@ -307,9 +306,8 @@ class GroupCommitWriter:
         for request in batch:
             written = None if request in attempted else False
             if isinstance(error, StoreUnavailable) and error.written is not written:
-                request.error = StoreUnavailable(
-                    error.what, written=written, hint=error.hint if written is False else REPEAT
-                )
+                hint = error.hint if written is False else None
+                request.error = StoreUnavailable(error.what, written=written, hint=hint)
             else:
                 request.error = error
 

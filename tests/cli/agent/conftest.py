@@ -16,7 +16,7 @@ import pytest
 
 from maos import settings
 from maos.holder import process_tree
-from maos.holder.registry import end, end_stray, holders, strays
+from maos.holder.client import end, end_stray, holders, strays
 from tests.cli.conftest import WAIT_S_MAX, Invoke
 
 TICKING = "i=0; while [ ! -e enough ]; do i=$((i+1)); echo line $i; sleep 0.02; done; echo last $i"

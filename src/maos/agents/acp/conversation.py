@@ -14,8 +14,8 @@ import msgspec
 
 from maos.agents.acp import updates
 from maos.agents.acp.updates import is_allowed, option, outcome
-from maos.agents.contract import Conversation, Interpreted, LaunchOrder, Reply
-from maos.agents.values import Object, as_count, as_json, as_number, as_object, as_objects, as_text, decoded
+from maos.agents.contract import Conversation, Interpreted, Reply
+from maos.agents.values import Object, as_count, as_json, as_number, as_object, as_objects, as_text
 from maos.model import failure
 from maos.model.events import facts
 from maos.model.events.facts import Fact
@@ -113,40 +113,23 @@ class AcpState(msgspec.Struct, omit_defaults=True):
     whether it was answered. They stay after that, so that an answer can be repeated."""
 
 
-class AcpConversation(Conversation):
+class AcpConversation(Conversation[AcpState]):
     """One conversation with an agent that speaks the protocol."""
 
-    def __init__(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> None:
-        super().__init__(order)
-        self._state = msgspec.convert(dict(state or {}), AcpState)
-
-    def state(self) -> Mapping[str, Any]:
-        """What another process must know to interpret the next line."""
-        state: dict[str, Any] = msgspec.to_builtins(self._state)
-        return state
+    memory = AcpState
 
     # --- hearing ---------------------------------------------------------------------------------------------
 
-    def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
-        """The meaning of one line; what is no message of the protocol is kept as it is."""
-        if stderr:
-            return Interpreted([facts.Line.of(line, stderr=True)])
-        message = decoded(line)
-        if message is None:
-            return Interpreted([facts.Unknown.of(line)])
+    def _understand(self, message: dict[str, Any], line: bytes) -> Interpreted | None:
         if "method" in message:
             params = as_object(message.get("params"))
             if "id" not in message:
-                heard = self._hear_notification(message["method"], params)
-            elif isinstance(message["id"], (int, str)):
-                heard = self._hear_request(message["id"], message["method"], params, line)
-            else:
-                heard = None
+                return self._hear_notification(message["method"], params)
+            if isinstance(message["id"], (int, str)):
+                return self._hear_request(message["id"], message["method"], params, line)
         elif "id" in message and ("result" in message or "error" in message):
-            heard = self._hear_response(message["id"], message)
-        else:
-            heard = None
-        return Interpreted([facts.Unknown.of(line)]) if heard is None else heard
+            return self._hear_response(message["id"], message)
+        return None
 
     def _hear_response(self, id: Any, message: Object) -> Interpreted | None:
         is_awaited = type(id) is type(self._state.awaited) and id == self._state.awaited
@@ -281,7 +264,7 @@ class AcpConversation(Conversation):
             facts.TurnEnded("", failed=True, reason="error"),
         ]
         self._state.phase, self._state.questions = (OVER if ends else READY), {}
-        return Interpreted(found, [Reply("acp/end", b"", closes=True)] if ends else [])
+        return Interpreted(found, [self.end()] if ends else [])
 
     def _hear_notification(self, method: Any, params: Object) -> Interpreted | None:
         if method != "session/update":
@@ -340,13 +323,12 @@ class AcpConversation(Conversation):
         name = updates.tool_name(call) or "tool"
         options = as_objects(params.get("options"))
         allow, refuse = option(options, "allow"), option(options, "reject")
-        if self._order.permission == "deny" and not is_allowed(call, self._order):
-            denied = facts.PermissionDenied(name, "its permission is deny")
-            return Interpreted([*self._state.speech.pause(), denied], [self._respond(id, outcome(refuse))])
+        is_denied = self._order.permission == "deny" and not is_allowed(call, self._order)
         if allow and is_allowed(call, self._order):
             return Interpreted(replies=[self._respond(id, outcome(allow))])
-        if not allow or not self._has_room():
-            denied = facts.PermissionDenied(name, "too many requests are open, or it offers no way to allow it")
+        if is_denied or not allow or not self._has_room():
+            why = "too many requests are open, or it offers no way to allow it"
+            denied = facts.PermissionDenied(name, "its permission is deny" if is_denied else why)
             return Interpreted([*self._state.speech.pause(), denied], [self._respond(id, outcome(refuse))])
         question = str(self._state.next)
         self._state.next += 1
@@ -389,7 +371,7 @@ class AcpConversation(Conversation):
         result = outcome(allowing if allow else refusing)
         return Reply(f"permission/{request}", _message({"id": id, **result}))
 
-    def end(self) -> Reply | None:
+    def end(self) -> Reply:
         """The end of its input, on which an agent leaves."""
         return Reply("acp/end", b"", closes=True)
 

@@ -14,12 +14,12 @@ import json
 import re
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from maos.agents.contract import Conversation, Interpreted, LaunchOrder, Reply
+from maos.agents.contract import Conversation, Interpreted, Reply
 from maos.agents.values import (
     Object,
     as_count,
@@ -29,7 +29,6 @@ from maos.agents.values import (
     as_object,
     as_objects,
     as_text,
-    decoded,
     storable,
 )
 from maos.model.events import facts
@@ -92,27 +91,19 @@ class ClaudeState(msgspec.Struct, omit_defaults=True):
     closed: bool = False
 
 
-class ClaudeConversation(Conversation):
+class ClaudeConversation(Conversation[ClaudeState]):
     """One conversation with a running Claude Code."""
 
-    def __init__(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> None:
-        super().__init__(order)
-        self._state = msgspec.convert(dict(state or {}), ClaudeState)
-
-    def state(self) -> Mapping[str, Any]:
-        """What another process must know to continue parsing the output."""
-        state: dict[str, Any] = msgspec.to_builtins(self._state)
-        return state
+    memory = ClaudeState
 
     def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
-        """The meaning of one line."""
-        if not line.strip():
-            return Interpreted()
-        if stderr:
-            return Interpreted([facts.Unknown.of(line, stderr=True)])
-        message = decoded(line)
-        if message is None:
-            return Interpreted([facts.Unknown.of(line)])
+        """The meaning of one line; an empty one has none."""
+        return super().hear(line, stderr=stderr) if line.strip() else Interpreted()
+
+    def _aside(self, line: bytes) -> Sequence[Fact]:
+        return [facts.Unknown.of(line, stderr=True)]
+
+    def _understand(self, message: dict[str, Any], line: bytes) -> Interpreted | None:
         kind = as_text(message.get("type"))
         if kind == "control_request":
             return self._hear_request(message, line)
@@ -127,8 +118,8 @@ class ClaudeConversation(Conversation):
         }.get(kind)
         if understand is not None:
             found = understand(message)
-            return Interpreted([facts.Unknown.of(line)] if found is None else found)
-        return Interpreted() if kind in SILENT_TYPES else Interpreted([facts.Unknown.of(line)])
+            return None if found is None else Interpreted(found)
+        return Interpreted() if kind in SILENT_TYPES else None
 
     def say(self, id: str, text: str) -> Reply | None:
         """A message; while it works, it gets it after the tool that is running."""
@@ -210,10 +201,10 @@ class ClaudeConversation(Conversation):
 
     # --- permissions -----------------------------------------------------------------------------------------
 
-    def _hear_request(self, message: Object, line: bytes) -> Interpreted:
+    def _hear_request(self, message: Object, line: bytes) -> Interpreted | None:
         id, request = as_text(message.get("request_id")), as_object(message.get("request"))
         if not id:
-            return Interpreted([facts.Unknown.of(line)])
+            return None
         if as_text(request.get("subtype")) != "can_use_tool":
             # It would wait for ever for something that we do not know.
             error = {"subtype": "error", "request_id": id, "error": "not supported"}

@@ -23,6 +23,7 @@ from maos.agents import environment as environments
 from maos.agents.claude.conversation import ClaudeConversation, user_line
 from maos.agents.contract import AgentMissing, AgentProgram, Capabilities, Dialect, LaunchCommand, LaunchOrder
 from maos.agents.environment import PATH_DEFAULT
+from maos.agents.values import decoded
 from maos.errors import InvalidInput
 from maos.files import replace_file
 
@@ -207,15 +208,8 @@ def cut_torn_line(transcript: Path) -> None:
 
 
 def _holds_messages(transcript: Path) -> bool:
-    with transcript.open("rb") as file:
-        for line in file:
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue  # a line torn by an earlier kill; the program skips it too
-            if isinstance(entry, dict) and entry.get("type") in ("user", "assistant"):
-                return True
-    return False
+    with transcript.open("rb") as file:  # a line torn by an earlier kill is skipped; the program does it too
+        return any((decoded(line) or {}).get("type") in ("user", "assistant") for line in file)
 
 
 def _limits(order: LaunchOrder) -> list[str]:

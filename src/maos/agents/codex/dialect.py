@@ -30,7 +30,7 @@ from maos.agents.contract import (
     LaunchOrder,
     McpServer,
 )
-from maos.agents.values import as_count
+from maos.agents.values import as_count, as_object, decoded
 from maos.clock import Clock, SystemClock
 from maos.errors import InvalidInput
 from maos.files import replace_file
@@ -316,19 +316,10 @@ def _tokens_reported(transcript: Path | None) -> list[int]:
         for line in file:
             if b'"token_count"' not in line and b'"task_complete"' not in line:
                 continue
-            payload = _payload(line)
-            if payload.get("type") == "token_count" and isinstance(payload.get("info"), dict):
-                total = payload["info"].get("total_token_usage")
-                if isinstance(total, dict):
-                    running = [as_count(total.get(name)) for name in TOKENS]
+            payload = as_object((decoded(line) or {}).get("payload"))  # Codex leaves out a torn one too
+            total = as_object(payload.get("info")).get("total_token_usage")
+            if payload.get("type") == "token_count" and isinstance(total, dict):
+                running = [as_count(total.get(name)) for name in TOKENS]
             elif payload.get("type") == "task_complete" and not payload.get("error"):
                 reported = running
     return reported
-
-
-def _payload(line: bytes) -> Mapping[str, Any]:
-    try:
-        payload = json.loads(line)["payload"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return {}  # a line that was torn by a kill, which Codex leaves out too
-    return payload if isinstance(payload, dict) else {}

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from maos.agents.contract import Conversation, Interpreted, LaunchOrder
-from maos.agents.values import as_count, as_json, as_list, as_object, as_objects, as_text, decoded, storable
+import msgspec
+
+from maos.agents.contract import Conversation, Interpreted
+from maos.agents.values import as_count, as_json, as_list, as_object, as_objects, as_text, storable
 from maos.clock import MICROSECONDS
 from maos.model import failure
 from maos.model.events import facts
@@ -45,43 +47,34 @@ _WORDS = tuple(
 )
 
 
-class CodexConversation(Conversation):
+class CodexState(msgspec.Struct):
+    """The tools under way, and from when and from how many tokens on this run counts."""
+
+    since_us: int = 0
+    before: Annotated[list[int], msgspec.Meta(min_length=len(TOKENS), max_length=len(TOKENS))] | None = None
+    open: list[str] = []
+    troubled: bool = False
+
+
+class CodexConversation(Conversation[CodexState]):
     """One run of Codex."""
 
-    def __init__(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> None:
-        super().__init__(order)
-        known = dict(state or {})
-        self._since_us = as_count(known.get("since_us"))
-        before = [as_count(count) for count in as_list(known.get("before"))]
-        self._before = before if len(before) == len(TOKENS) else [0] * len(TOKENS)
-        self._open = [as_text(id) for id in as_list(known.get("open"))]
-        self._troubled = known.get("troubled") is True
-
-    def state(self) -> Mapping[str, Any]:
-        """The tools under way, and from when and from how many tokens on this run counts."""
-        return {
-            "since_us": self._since_us,
-            "before": list(self._before),
-            "open": list(self._open),
-            "troubled": self._troubled,
-        }
+    memory = CodexState
 
     def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
-        """The meaning of one line."""
-        if stderr:
-            return Interpreted(self._aside(line))
-        if not line.strip():
-            return Interpreted()
-        event = decoded(line)
-        known = None if event is None else self._event(event)
-        return Interpreted([facts.Unknown.of(line)] if known is None else known)
+        """The meaning of one line; an empty one has none."""
+        return super().hear(line, stderr=stderr) if line.strip() else Interpreted()
+
+    def _understand(self, message: dict[str, Any], line: bytes) -> Interpreted | None:
+        known = self._event(message)
+        return None if known is None else Interpreted(known)
 
     def _event(self, event: Mapping[str, Any]) -> Sequence[Fact] | None:
         match event.get("type"):
             case "thread.started":
                 return self._thread(as_text(event.get("thread_id")))
             case "turn.started":
-                self._troubled = False
+                self._state.troubled = False
                 return []
             case "item.started" | "item.updated" | "item.completed" as kind:
                 return self._item(kind.removeprefix("item."), as_object(event.get("item")))
@@ -103,7 +96,8 @@ class CodexConversation(Conversation):
     def _usage(self, total: Mapping[str, Any]) -> Fact:
         """The tokens of this run: the sum over the whole thread without what was reported of it before."""
         read, cached, cache_write, output = (
-            max(0, as_count(total.get(name)) - before) for name, before in zip(TOKENS, self._before, strict=True)
+            max(0, as_count(total.get(name)) - count)
+            for name, count in zip(TOKENS, self._state.before or [0] * len(TOKENS), strict=True)
         )
         return facts.Usage(
             self._order.attempt,
@@ -120,23 +114,23 @@ class CodexConversation(Conversation):
         if again := _RETRY.fullmatch(message):
             number, error = again.groups()
             return [facts.Retry(attempt=int(number or 0), status=_status(message), error=error or message)]
-        self._troubled = True
+        self._state.troubled = True
         return [self._trouble(message)]
 
     def _failed(self, message: str) -> Sequence[Fact]:
-        is_new = bool(message) and not self._troubled  # else an error before it said the same
-        self._troubled = True
+        is_new = bool(message) and not self._state.troubled  # else an error before it said the same
+        self._state.troubled = True
         trouble = [self._trouble(message)] if is_new else []
         return [*trouble, facts.TurnEnded(message, failed=True, reason=failure_of(message))]
 
     def _trouble(self, message: str) -> Fact:
         return facts.Trouble(
-            failure_of(message), message, status=_status(message), reset_us=reset_of(message, self._since_us)
+            failure_of(message), message, status=_status(message), reset_us=reset_of(message, self._state.since_us)
         )
 
     def _aside(self, line: bytes) -> Sequence[Fact]:
         """A line of its log; the one that says why it gives up is the only report of that."""
-        if not line.strip() or _NOISE.match(line):
+        if _NOISE.match(line):
             return []
         text = line.decode("utf-8", "backslashreplace")
         return [self._trouble(text) if _LAST_WORDS.match(text) else facts.Line.of(line, stderr=True)]
@@ -164,15 +158,15 @@ class CodexConversation(Conversation):
     def _tool(self, phase: str, id: str, kind: str, item: Mapping[str, Any]) -> Sequence[Fact]:
         intent = facts.ToolUse(id, _tool_name(kind, item), _tool_input(kind, item) or None)
         if phase == "started":
-            if id not in self._open and len(self._open) < OPEN_MAX:
-                self._open.append(id)
+            if id not in self._state.open and len(self._state.open) < OPEN_MAX:
+                self._state.open.append(id)
             return [intent]
         if phase == "updated":
             output = as_text(item.get("aggregated_output"))
             return [facts.ToolProgress(id, output)] if output else [intent]
-        begun = id in self._open
+        begun = id in self._state.open
         if begun:
-            self._open.remove(id)
+            self._state.open.remove(id)
         outcome = facts.ToolResult(id, _tool_output(kind, item), failed=_tool_failed(kind, item))
         return [outcome] if begun else [intent, outcome]
 

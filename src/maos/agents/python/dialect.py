@@ -22,7 +22,6 @@ from maos.agents.contract import (
     LaunchOrder,
     Reply,
 )
-from maos.agents.values import decoded
 from maos.errors import InvalidInput
 from maos.model.events import facts
 from maos.model.events.facts import Fact
@@ -31,27 +30,23 @@ from maos.model.failure import TABLE
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
-class PythonConversation(Conversation):
+class PythonState(msgspec.Struct, omit_defaults=True):
+    """What must be known to understand the next line."""
+
+    returned: bool = False
+
+
+class PythonConversation(Conversation[PythonState]):
     """One call of a function."""
 
-    def __init__(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> None:
-        super().__init__(order)
-        self._returned = bool(state and state.get("returned"))
+    memory = PythonState
 
-    def state(self) -> Mapping[str, Any]:
-        """Whether the function has returned."""
-        return {"returned": True} if self._returned else {}
+    def _understand(self, message: dict[str, Any], line: bytes) -> Interpreted | None:
+        is_ours = all(isinstance(each, str) for each in message.values())
+        found = self._facts(message) if is_ours else []
+        return Interpreted(found) if found else None
 
-    def hear(self, line: bytes, *, stderr: bool) -> Interpreted:
-        """Interpret a line of the function's process. Its standard error is what its children print, and warnings."""
-        if stderr:
-            return Interpreted([facts.Line.of(line, stderr=True)])
-        message = decoded(line)
-        if message is None or not all(isinstance(each, str) for each in message.values()):
-            return Interpreted([facts.Unknown.of(line)])
-        return Interpreted(self._understand(message) or [facts.Unknown.of(line)])
-
-    def _understand(self, message: dict[str, str]) -> list[Fact]:
+    def _facts(self, message: dict[str, str]) -> list[Fact]:
         text = message.get("text", "")
         match message.get("is"):
             case "started":
@@ -63,10 +58,10 @@ class PythonConversation(Conversation):
             case "discovery":
                 return [facts.Discovery(message.get("keyword", ""), text)]
             case "result":
-                self._returned = True
+                self._state.returned = True
                 return [facts.TurnEnded(text)]
             case "failed":
-                self._returned = True
+                self._state.returned = True
                 failure = message.get("failure", "")
                 return [
                     facts.Trouble(failure if failure in TABLE else "failed", text),
@@ -76,7 +71,7 @@ class PythonConversation(Conversation):
 
     def say(self, id: str, text: str) -> Reply | None:
         """A message for the function; None once it has returned."""
-        if self._returned:
+        if self._state.returned:
             return None
         return Reply(id, msgspec.json.encode({"say": text.encode("utf-8", "backslashreplace").decode()}) + b"\n")
 
