@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 import maos
-from maos.cli import completion, documents, render
-from maos.cli.agent import words
+from maos.cli import completion, documents, render, words
 from maos.cli.commands import LINES, LazyGroup, json_command, yes_option
 from maos.cli.database import DatabaseTarget, need_yes
 from maos.cli.failures import FAILED

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from maos.cli import completion, documents, render
-from maos.cli.agent import words
+from maos.cli import completion, documents, render, words
 from maos.cli.commands import json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.render import clean

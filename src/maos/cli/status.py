@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import completion, questions, render
-from maos.cli import documents as shared
+from maos.cli import completion, documents, questions, render, words
 from maos.cli.agent import status as agents
-from maos.cli.agent import words
 from maos.cli.commands import DOCUMENT, LazyGroup, find_installed, forward, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.render import clean
@@ -95,7 +93,7 @@ def status(
             newest = 0 if as_json else page.MESSAGES_SHOWN_MAX
             said = await m.runs.messages(run.id, newest=newest) if messages else None
         if as_json:
-            shared.show(page.document(now, tasks=tasks, messages=said))
+            documents.show(page.document(now, tasks=tasks, messages=said))
         else:
             page.show(now, tasks=tasks, messages=said)
         return None
@@ -114,7 +112,7 @@ async def _print_unstarted(m: Maos, target: Target, *, as_json: bool) -> Target 
     if task.attempts:
         return target
     if as_json:
-        shared.show(page.task_document(task, run))
+        documents.show(page.task_document(task, run))
     else:
         page.TASKS.table([task])
     return None
@@ -147,7 +145,7 @@ def _print_document(found: Overview, *, messages: bool) -> None:
     def of(state: str) -> list[str]:
         return [each.run.id for each in found.runs if each.now.state == state]
 
-    shared.show(
+    documents.show(
         {
             "questions": [questions.document(each) for each in found.questions],
             "waiting_for_user": [each.run.id for each in found.runs if each.now.needs_person],
@@ -155,9 +153,9 @@ def _print_document(found: Overview, *, messages: bool) -> None:
             "failed": of("failed"),
             "interrupted": of("interrupted") + [each.id for each in found.flows if each.needs_resume],
             **page.RUNS.document(found.runs),
-            "agents": shared.of(found.agents),
-            "workflows": shared.of(found.flows),
-            "unknown": shared.of(found.unknown),
+            "agents": documents.of(found.agents),
+            "workflows": documents.of(found.flows),
+            "unknown": documents.of(found.unknown),
             "failed_before": found.failed_before,
             **(page.MESSAGES.document(found.messages) if messages else {}),
         }
@@ -257,7 +255,7 @@ def ps(database: DatabaseTarget, everything: bool, wanted: str | None, agents: b
         rows = [
             page.summary(each) | (page.AGENTS.document(list(each.attempts.items())) if agents else {}) for each in found
         ]
-        shared.show({"runs": rows, "others": others})
+        documents.show({"runs": rows, "others": others})
         return
     if found:
         page.RUNS.table(found)

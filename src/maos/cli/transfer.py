@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from maos.cli import completion, documents, render
-from maos.cli.agent import words
+from maos.cli import completion, documents, render, words
 from maos.cli.commands import dry_run_option, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note

@@ -20,15 +20,15 @@ from typing import Any, TextIO
 import click
 
 from maos.app import Maos
-from maos.cli import documents
-from maos.cli.agent import status, words
-from maos.cli.agent.words import Fact
+from maos.cli import documents, words
+from maos.cli.agent import status
 from maos.cli.commands import LINES, WHEN, json_command
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import INTERRUPTED, SIGNALLED
 from maos.cli.input import cancel, heard
 from maos.cli.render import clean, shorten, styled, wrap
+from maos.cli.words import Fact
 from maos.errors import InvalidInput, LeaseLost
 from maos.model.events import facts
 from maos.model.question import yes_or_no

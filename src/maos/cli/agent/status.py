@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from maos.cli import documents, render
-from maos.cli.agent import words
+from maos.cli import documents, render, words
 from maos.cli.commands import full_option, json_command
 from maos.cli.completion import agent_argument
 from maos.cli.database import DatabaseTarget

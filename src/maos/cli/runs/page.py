@@ -6,8 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from maos.cli import questions, render
-from maos.cli.agent import words
+from maos.cli import questions, render, words
 from maos.cli.agent.status import code_of
 from maos.cli.documents import Document, of, time
 from maos.cli.failures import LIMIT_REACHED, STOPPED

@@ -10,8 +10,7 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
-from maos.cli import documents, render
-from maos.cli.agent import words
+from maos.cli import documents, render, words
 from maos.cli.commands import named_text
 from maos.cli.database import ask, need_yes
 from maos.cli.failures import FAILED, USAGE, note, report

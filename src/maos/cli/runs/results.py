@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from maos.cli import completion, render
-from maos.cli import documents as shared
-from maos.cli.agent import words
+from maos.cli import completion, documents, render, words
 from maos.cli.agent.status import show_merge
 from maos.cli.commands import LINES, WHEN, forward, json_command
 from maos.cli.completion import id_argument
@@ -161,7 +159,7 @@ def diff(database: DatabaseTarget, /, id: str, patch: bool, as_json: bool, **poi
             raise InvalidInput("points in time are those of a run", hint=f"`maos diff {id}` shows its files")
         return forward("maos.cli.agent.status:diff", found.id, patch=patch, as_json=as_json)
     if as_json:
-        shared.show(_difference(*found))
+        documents.show(_difference(*found))
     else:
         _show_difference(*found)
     return 0
@@ -206,10 +204,10 @@ def _difference(one: Side, other: Side, found: Difference) -> Document:
     from maos.model.branch import digest
 
     before, after = (
-        {**shared.of(side.point), "commit": commit or None, "state": digest(side.run)}
+        {**documents.of(side.point), "commit": commit or None, "state": digest(side.run)}
         for side, commit in zip((one, other), found.commits, strict=True)
     )
-    return {"before": before, "after": after, **shared.of(found)}
+    return {"before": before, "after": after, **documents.of(found)}
 
 
 @json_command("maos merge r-1a2b3c", "maos merge r-1a --message 'New parser' --json", "maos merge fixer")
@@ -239,7 +237,7 @@ def merge(database: DatabaseTarget, id: str, into: str | None, message: str, as_
     run, done = found
     kind = type(done).__name__.lower()
     if as_json:
-        shared.show({"run": run.id, "outcome": kind, **done._asdict()})
+        documents.show({"run": run.id, "outcome": kind, **done._asdict()})
     else:
         tree = run.options["workspace"]["tree"]
         by_hand = f"merge by hand: the work is commit {run.commit[:12]}, its files are in {tree}"

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import completion, render
-from maos.cli.agent import words
+from maos.cli import completion, render, words
 from maos.cli.agent.status import code_of
 from maos.cli.commands import (
     DURATION,

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from maos.cli import completion, render
-from maos.cli import documents as shared
-from maos.cli.agent import words
+from maos.cli import completion, documents, render, words
 from maos.cli.commands import VERSION, WHEN, Version, dry_run_option, json_command, yes_option
 from maos.cli.completion import run_argument
 from maos.cli.database import DatabaseTarget, ask, need_yes
@@ -83,10 +81,10 @@ class CheckpointRow(NamedTuple):
     attempt: int | None = None
 
 
-def _checkpoint(row: CheckpointRow) -> shared.Document:
-    made = shared.of(row.made, "name", "version", "trigger")
-    return {**shared.of(row, "agent", "attempt"), **made, "commit": row.made.commit or None,
-            **shared.time(row.made.at_us)}  # fmt: skip
+def _checkpoint(row: CheckpointRow) -> documents.Document:
+    made = documents.of(row.made, "name", "version", "trigger")
+    return {**documents.of(row, "agent", "attempt"), **made, "commit": row.made.commit or None,
+            **documents.time(row.made.at_us)}  # fmt: skip
 
 
 CHECKPOINTS: Listing[CheckpointRow] = Listing(
@@ -148,7 +146,7 @@ VERSIONS: Listing[Any] = Listing(
         Column("what", _happened, yields=1),
     ),
     of=lambda each: {"version": each.version, "position": each.position, "event": each.type,
-                     "what": _happened(each), **shared.time(each.time_us)},
+                     "what": _happened(each), **documents.time(each.time_us)},
 )  # fmt: skip
 
 
@@ -276,7 +274,7 @@ def _show(plan: TravelPlan, run: Run | None, *, as_json: bool) -> None:
     """Print what a rollback or a fork does to each task; `run` is the run afterwards, None for a dry run."""
     if as_json:
         after = {} if run is None else {"version": run.version, "status": run.status}
-        shared.show({"dry_run": run is None, **shared.of(plan), "undo": plan.undo, **after})
+        documents.show({"dry_run": run is None, **documents.of(plan), "undo": plan.undo, **after})
         return
     STEPS.table(plan.steps)
     if plan.commit:
@@ -337,10 +335,11 @@ def join(database: DatabaseTarget, id: str, other: str, policy: str | None, dry_
 
     done = database.read(work) if dry_run else database.write(work)
     if as_json:
-        conflicts = [{"id": each.id, **shared.of(each), "chosen": done.chosen.get(each.id)} for each in done.conflicts]
-        found = {"dry_run": dry_run, **shared.of(done, "run", "other", "base", "undo", "taken", "added")}
+        chosen = done.chosen
+        conflicts = [{"id": each.id, **documents.of(each), "chosen": chosen.get(each.id)} for each in done.conflicts]
+        found = {"dry_run": dry_run, **documents.of(done, "run", "other", "base", "undo", "taken", "added")}
         found |= {"joined": not (done.open or dry_run), "questions": [each.ref for each in done.asked]}
-        shared.show({**found, "conflicts": conflicts, "commit": done.commit or None})
+        documents.show({**found, "conflicts": conflicts, "commit": done.commit or None})
     else:
         _show_union(done, dry_run=dry_run)
     return CONFLICT if done.open and not dry_run else 0
