@@ -17,7 +17,7 @@ from maos.errors import NotFound
 SECTIONS: dict[str, dict[str, Entry]] = {
     "Start": {
         "run": ("maos.cli.runs.start:run", "Run a request, a plan file, or one command."),
-        "chat": ("maos.cli.chat:chat", "Begin a run and steer it in conversation."),
+        "chat": ("maos.cli.runs.start:chat", "Begin a run and steer it in conversation."),
         "demo": ("", "See a run survive kill -9, with a proof."),  # the distribution maos-demo has it
     },
     "Look": {

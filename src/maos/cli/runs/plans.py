@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 import msgspec
@@ -13,10 +13,10 @@ import msgspec
 from maos.cli import documents, render, words
 from maos.cli.commands import named_text
 from maos.cli.database import ask, need_yes
-from maos.cli.failures import FAILED, USAGE, note, report
+from maos.cli.failures import FAILED, note, report_error
 from maos.cli.render import clean
 from maos.errors import InvalidInput
-from maos.model.plan import BadPlan, Problem, Task, batches
+from maos.model.plan import BadPlan, Task, batches
 from maos.model.run import Run
 from maos.plans import parser, source
 from maos.plans.source import Source
@@ -27,6 +27,7 @@ from maos.runs.plan_input import Addition, ValidPlan, validate
 TASKS_SHOWN_MAX = 200
 TASK_WIDTH = 70
 NAME_WIDTH_MAX = 24
+ANSWERS = click.Choice(["y", "yes", "n", "no", "e", "edit"], case_sensitive=False)
 
 
 def read(path: str, variables: Sequence[str] = ()) -> Source:
@@ -48,10 +49,7 @@ def approve(
     draft: Source, types: Mapping[str, AgentType], options: Mapping[str, Any], *, auto: bool, as_json: bool
 ) -> ValidPlan:
     """Show a plan and ask a person to approve it, perhaps after editing it. Never called within an event loop."""
-    try:
-        found = validate(draft, types)
-    except BadPlan as error:
-        refuse(draft.name, error.problems)
+    found = validate(draft, types)
     if as_json:
         documents.show_line({"kind": "plan", **msgspec.to_builtins(found.plan)})
     else:
@@ -60,14 +58,14 @@ def approve(
     if auto:
         return found
     while True:
-        answer = _ask("Run this plan? [y]es, [n]o, [e]dit: ")
+        answer = click.prompt("Run this plan? [y]es, [n]o, [e]dit", type=ANSWERS, show_choices=False, err=True)
         if answer in ("y", "yes"):
             return found
         if answer in ("n", "no"):
-            _end()
-        if answer in ("e", "edit"):
-            draft, found = _edited(draft, types)
-            show(found, options)
+            click.echo("nothing was started", err=True)
+            raise click.exceptions.Exit(FAILED)
+        draft, found = _edited(draft, types)
+        show(found, options)
 
 
 def _edited(draft: Source, types: Mapping[str, AgentType]) -> tuple[Source, ValidPlan]:
@@ -78,17 +76,8 @@ def _edited(draft: Source, types: Mapping[str, AgentType]) -> tuple[Source, Vali
         try:
             return draft, validate(draft, types)
         except BadPlan as error:
-            _show_problems(draft.name, error.problems)
-        if _ask("Edit it again? [y]es, [n]o: ") not in ("y", "yes", "e", "edit"):
-            _end()
-
-
-def added(run: Run, texts: Sequence[str]) -> Addition | None:
-    """The tasks that are to be added, if any; what is wrong with them is reported, and the command ends."""
-    try:
-        return addition(run, texts) if texts else None
-    except BadPlan as error:
-        refuse("the new work", error.problems)
+            report_error(error)
+        ask("Edit it again?", default=True)
 
 
 def approve_added(run: Run, found: Addition, *, auto: bool, as_json: bool) -> None:
@@ -98,33 +87,6 @@ def approve_added(run: Run, found: Addition, *, auto: bool, as_json: bool) -> No
     need_yes("the new work is not approved", yes=auto, as_json=as_json, flags="--auto")
     if not auto:
         ask("Add it and resume?")
-
-
-def _end() -> NoReturn:
-    click.echo("nothing was started", err=True)
-    raise click.exceptions.Exit(FAILED)
-
-
-def _ask(question: str) -> str:
-    click.echo(question, nl=False, err=True)
-    answer = sys.stdin.readline()
-    if not answer:
-        raise click.Abort
-    return answer.strip().lower()
-
-
-def refuse(name: str, problems: Sequence[Problem]) -> NoReturn:
-    """Print everything that is wrong with a plan, and exit with code 2."""
-    _show_problems(name, problems)
-    raise click.exceptions.Exit(USAGE)
-
-
-def _show_problems(name: str, problems: Sequence[Problem]) -> None:
-    report(f"{name} is not a valid plan")
-    for each in problems[:TASKS_SHOWN_MAX]:
-        click.echo(f"  {clean(str(each))}", err=True)
-    if len(problems) > TASKS_SHOWN_MAX:
-        click.echo(f"  … and {len(problems) - TASKS_SHOWN_MAX} more", err=True)
 
 
 def show(found: ValidPlan, options: Mapping[str, Any]) -> None:
