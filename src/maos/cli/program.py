@@ -28,8 +28,8 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "diff": ("maos.cli.runs.results:diff", "Show what a run or an agent changed, or compare two runs."),
     },
     "Answer": {
-        "inbox": ("maos.cli.questions:inbox", "List open questions."),
-        "answer": ("maos.cli.questions:answer", "Answer a question."),
+        "inbox": ("maos.cli.status:inbox", "List open questions."),
+        "answer": ("maos.cli.status:answer", "Answer a question."),
     },
     "Control": {
         "resume": ("maos.cli.runs.start:resume", "Resume a paused, interrupted or failed run."),
@@ -55,7 +55,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     },
     "Other programs": {
         "mcp": ("maos.cli.program:mcp", "Run the MCP server of one agent on standard input and output."),
-        "completion": ("maos.cli.completion:completion", "Print the completion script of a shell."),
+        "completion": ("maos.cli.commands:completion", "Print the completion script of a shell."),
     },
 }  # fmt: skip
 COMMANDS = {name: entry for entries in SECTIONS.values() for name, entry in entries.items()}
@@ -64,9 +64,9 @@ COMMANDS_BEFORE = ("status", "pause", "resume", "merge", "checkpoint", "rollback
 ADMIN: dict[str, Entry] = {
     "doctor": ("maos.cli.admin:doctor", "Check the installation, the database, and leftovers."),
     "verify": ("maos.cli.state.queries:verify", "Check that everything is as it was written."),
-    "copy": ("maos.cli.transfer:copy", "Copy the database to a new file while it is in use."),
-    "export": ("maos.cli.transfer:export", "Export a run or a workflow run to one file."),
-    "import": ("maos.cli.transfer:import_", "Import a run from another machine, or the runs of maos-cli."),
+    "copy": ("maos.cli.admin:copy", "Copy the database to a new file while it is in use."),
+    "export": ("maos.cli.admin:export", "Export a run or a workflow run to one file."),
+    "import": ("maos.cli.admin:import_", "Import a run from another machine, or the runs of maos-cli."),
     "cleanup": ("maos.cli.runs.control:cleanup", "Remove the worktrees of runs that were completed long ago."),
     "pin": ("maos.cli.runs.control:pin", "Exempt a run from cleanup."),
     "save-interval": ("maos.cli.runs.control:save_interval", "Set or show how often files are saved."),
@@ -136,7 +136,7 @@ def _load_demo() -> click.Command:
     aliases={
         "orchestrate": "maos.cli.runs.start:run",
         "orchestration": "maos.cli.program:orchestration",
-        "questions": "maos.cli.questions:inbox",
+        "questions": "maos.cli.status:inbox",
         "messages": "maos.cli.messages:messages",
         "recover": "maos.cli.status:recover",
         **{name: ADMIN[name][0] for name in ADMIN_BEFORE},

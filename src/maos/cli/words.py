@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maos.cli import render
 from maos.cli.render import clean, shorten
 from maos.model.failure import TABLE
-from maos.model.question import Open
-from maos.model.run import GATE, MERGE, Run, TaskState
+
+if TYPE_CHECKING:
+    from maos.model.question import Open
+    from maos.model.run import Run, TaskState
+    from maos.workspaces import FileChange
 
 NAME_WIDTH_MAX = 24
 RESULT_WIDTH = 90
@@ -144,6 +147,19 @@ def count(number: int) -> str:
     return f"{number / 1e9:.1f}G"
 
 
+def counts(change: FileChange) -> str:
+    """How many lines of a file were added and removed."""
+    return "binary" if change.added is None else f"+{change.added} -{change.removed}"
+
+
+def changed(files: Sequence[FileChange]) -> str:
+    """How many files were changed, and how many lines of them."""
+    if not files:
+        return "no file was changed"
+    added, removed = sum(each.added or 0 for each in files), sum(each.removed or 0 for each in files)
+    return f"{render.many(len(files), 'file')} changed, +{added} -{removed}"
+
+
 # --- runs --------------------------------------------------------------------------------------------------------
 
 
@@ -204,6 +220,8 @@ def of_event(run: Run, type_: str, data: Mapping[str, Any]) -> Iterator[Line]:
 
 def _asker(run: Run, data: Mapping[str, Any]) -> str:
     """The task that a question is about."""
+    from maos.model.run import GATE, MERGE
+
     id = str(data["id"])
     if id.startswith((GATE, MERGE)):
         return id.split("/")[1]

@@ -22,8 +22,7 @@ import click
 from maos.app import Maos
 from maos.cli import documents, words
 from maos.cli.agent import status
-from maos.cli.commands import LINES, WHEN, json_command
-from maos.cli.completion import agent_argument
+from maos.cli.commands import LINES, WHEN, agent_argument, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import INTERRUPTED, SIGNALLED
 from maos.cli.input import cancel, heard

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from maos.cli import documents, render, words
-from maos.cli.commands import full_option, json_command
-from maos.cli.completion import agent_argument
+from maos.cli.commands import agent_argument, full_option, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import CONFLICT, FAILED, LIMIT_REACHED, MAY_PASS, NEEDS_PERSON, STOPPED, report
 from maos.cli.render import Column, Listing, clean, wrap
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from maos.model.attempt import Attempt
     from maos.runs.status import Blocked, Conflicted, Merged
     from maos.views.agents import AgentDetails, AgentStatus, AttemptInfo
+    from maos.workspaces import FileChange
 
 T = TypeVar("T")
 
@@ -218,8 +218,7 @@ def _changes(now: AgentDetails) -> list[str]:
     """What an agent did to the files."""
     if not now.files:
         return []
-    added, removed = sum(each.added or 0 for each in now.files), sum(each.removed or 0 for each in now.files)
-    lines = [f"{render.many(len(now.files), 'file')} changed, +{added} -{removed}"]
+    lines = [words.changed(now.files)]
     if not now.is_open:
         lines.append(f"to look: maos agent diff {now.agent}, to merge them: maos agent merge {now.agent}")
     return lines
@@ -254,10 +253,14 @@ def diff(database: DatabaseTarget, agent: str, patch: bool, as_json: bool) -> No
     elif not found.files:
         render.line((clean(found.agent), "bold"), " has changed no files")
     else:
-        for each in found.files:
-            sign, style = SIGNS.get(each.kind, ("~", "yellow"))
-            counts = "binary" if each.added is None else f"+{each.added} -{each.removed}"
-            render.line((f"{sign} ", style), clean(each.path), (f"  {counts}", "dim"))
+        show_files(found.files)
+
+
+def show_files(files: Sequence[FileChange]) -> None:
+    """Print which files were changed, one a line."""
+    for each in files:
+        sign, style = SIGNS.get(each.kind, ("~", "yellow"))
+        render.line((f"{sign} ", style), clean(each.path), (f"  {words.counts(each)}", "dim"))
 
 
 @json_command("maos agent merge fixer", "maos agent merge fixer --message 'Fix the parser' --json")

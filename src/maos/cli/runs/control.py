@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from maos.cli import documents, render
-from maos.cli.commands import dry_run_option, forward, json_command, yes_option
-from maos.cli.completion import id_argument, run_argument
+from maos.cli.commands import dry_run_option, forward, id_argument, json_command, run_argument, yes_option
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.render import clean
 from maos.cli.runs import page

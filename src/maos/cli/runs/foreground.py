@@ -25,7 +25,7 @@ from maos.cli.input import cancel, heard
 from maos.cli.render import clean
 from maos.cli.runs import page
 from maos.cli.runs.live import LiveRun, LiveView, prompt_of
-from maos.cli.transfer import show_acts
+from maos.cli.runs.plans import show_acts
 from maos.errors import MaosError
 from maos.model.question import Open
 from maos.model.run import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -24,8 +24,13 @@ from maos.runs import agent_types, plan_input
 from maos.runs.agent_types import SHIPPED, AgentType
 from maos.runs.plan_input import Addition, ValidPlan, validate
 
+if TYPE_CHECKING:
+    from maos.runs.consent import Act
+
 TASKS_SHOWN_MAX = 200
 TASK_WIDTH = 70
+WORDS_WIDTH = 100
+COMMAND_WIDTH = 2_000
 NAME_WIDTH_MAX = 24
 ANSWERS = click.Choice(["y", "yes", "n", "no", "e", "edit"], case_sensitive=False)
 
@@ -154,3 +159,18 @@ def _show_task(task: Task, kind: str, stem: str, *, last: bool, width: int) -> N
     )
     if any(limits):
         render.line((below + ", ".join(f"at most {each}" for each in limits if each), "dim"))
+
+
+def show_acts(run: Run, acts: Sequence[Act]) -> None:
+    """Print what resuming a run starts, by which kind of agent, and what each may do without asking."""
+    if not acts:
+        return
+    render.line(f"resuming {clean(run.id)} starts:")
+    width = max(len(each.task) for each in acts)
+    for each in acts:
+        said = shlex.join(each.command) if each.command else words.one_line(each.words, WORDS_WIDTH)
+        may = [f"permission {each.permission}"] if each.permission and not each.command else []
+        may += [f"tools {', '.join(each.tools)}"] if each.tools else []
+        who = f"{each.kind}{' ' + each.what if each.what != 'task' else ''}{', ' + '; '.join(may) if may else ''}"
+        render.line("  ", (clean(each.task).ljust(width), "bold"), f"  {clean(said)[:COMMAND_WIDTH]}  ",
+                    (f"({clean(who)})", "dim"))  # fmt: skip

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from maos.cli import completion, documents, render, words
-from maos.cli.agent.status import show_merge
-from maos.cli.commands import LINES, WHEN, forward, json_command
-from maos.cli.completion import id_argument
+from maos.cli import documents, render, words
+from maos.cli.agent.status import show_files, show_merge
+from maos.cli.commands import LINES, WHEN, complete_ids, forward, id_argument, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.documents import Document
 from maos.cli.failures import CONFLICT
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 CHANGES_SHOWN_MAX = 50
 FIRST_VERSION = "1"
 
-newest_argument = click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.ids)
+newest_argument = click.argument("id", metavar="[ID]", required=False, default="", shell_complete=complete_ids)
 
 
 @json_command(
@@ -191,9 +190,7 @@ def _show_difference(one: Side, other: Side, found: Difference) -> None:
                 render.line((f"{sign} {noun} ", style), f"{clean(who)}: {words.one_line(text, 80)}")
             if len(rows) > CHANGES_SHOWN_MAX:
                 render.line((f"… and {len(rows) - CHANGES_SHOWN_MAX} more (--json prints all)", "dim"))
-    for each in found.files or ():
-        counts = "" if each.added is None else f"  +{each.added} -{each.removed}"
-        render.line((f"{each.kind:<12} ", "dim"), clean(each.path), (counts, "dim"))
+    show_files(found.files or ())
     if found.patch:
         click.echo(clean(found.patch, lines=True), nl=False)
     if not (found.tasks or found.questions or any(found.findings) or any(found.messages) or found.files):

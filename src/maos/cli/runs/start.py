@@ -8,21 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import completion, render, words
+from maos.cli import commands, render, words
 from maos.cli.agent.status import code_of
-from maos.cli.commands import (
-    DURATION,
-    LINES,
-    PERMISSIONS,
-    TIME_LIMIT,
-    LazyCommand,
-    dry_run_option,
-    forward,
-    is_given,
-    json_command,
-    options,
-    seconds,
-)
+from maos.cli.commands import DURATION, LINES, LazyCommand, dry_run_option, forward, is_given, json_command, seconds
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note, report
 from maos.errors import InvalidInput
@@ -38,23 +26,23 @@ CONCURRENCY = 4
 INTERRUPTED_SHOWN_MAX = 3
 
 
-run_limits = options(
+run_limits = commands.options(
     click.option("--budget", type=click.FloatRange(min=0, min_open=True), metavar="USD",
                  help="Pause the run when it has cost so much; its agents are warned before."),
     click.option("--tokens", type=click.IntRange(min=1), metavar="N",
                  help="Pause the run when it has used so many tokens."),
     click.option("--run-time", type=DURATION, help="Pause the run after so long."),
 )  # fmt: skip
-new_run = options(
+new_run = commands.options(
     click.option("--concurrency", type=click.IntRange(min=1, max=1000), default=CONCURRENCY, show_default=True,
                  metavar="N", help="How many agents work at once."),
     click.option("--kind", default="claude", show_default=True, help="The kind of agents, unless the plan names one."),
     click.option("--model", default="", help="The model they use, unless the plan names another."),
-    click.option("--permission", type=click.Choice(PERMISSIONS), default="edits", show_default=True,
+    click.option("--permission", type=click.Choice(commands.PERMISSIONS), default="edits", show_default=True,
                  help="What agents may do without asking, unless their type says otherwise: nothing, or edit files."),
     click.option("--cwd", type=click.Path(exists=True, file_okay=False), default=".", help="The folder to work in."),
     click.option("--in-place", is_flag=True, help="Work in the folder itself, not in git worktrees."),
-    click.option("--time-limit", type=DURATION, default=TIME_LIMIT, show_default=True,
+    click.option("--time-limit", type=DURATION, default=commands.TIME_LIMIT, show_default=True,
                  help="For each agent; 0s: none."),
     run_limits,
 )  # fmt: skip
@@ -222,7 +210,7 @@ def _ask_planner(database: DatabaseTarget, request: str, asked: Mapping[str, Any
 @json_command(
     "maos chat", "maos chat r-1a2b3c", "printf 'Add a --verbose option\\nyes\\n' | maos chat --json", json=LINES
 )
-@click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.runs)
+@click.argument("id", metavar="[ID]", required=False, default="", shell_complete=commands.complete_runs)
 @click.option("--auto", is_flag=True, help="Execute plans, and resume, without asking.")
 @new_run
 @notify_option
@@ -263,7 +251,7 @@ async def _tell_interrupted(m: Maos, *, but: str = "") -> None:
     "maos resume r-1a2b --cwd .",
     json=LINES,
 )
-@click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.runs)
+@click.argument("id", metavar="[ID]", required=False, default="", shell_complete=commands.complete_runs)
 @click.option(
     "--task", "tasks", multiple=True, metavar="TEXT",
     help="More work: TEXT, 'NAME: TEXT', 'NAME after A, B: TEXT', or @FILE for a plan. Can be repeated.",

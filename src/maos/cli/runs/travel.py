@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from maos.cli import completion, documents, render, words
-from maos.cli.commands import VERSION, WHEN, Version, dry_run_option, json_command, yes_option
-from maos.cli.completion import run_argument
+from maos.cli import commands, documents, render, words
+from maos.cli.commands import VERSION, WHEN, Version, dry_run_option, json_command, run_argument, yes_option
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import CONFLICT
 from maos.cli.render import Column, Listing, clean
@@ -313,7 +312,7 @@ def _when(run: Run, text: str | None) -> When:
     "maos join r-1a2b3c r-4d5e6f --dry-run", "maos join r-1a2b3c r-4d5e6f", "maos join r-1a2b3c r-4d5e6f --theirs"
 )
 @run_argument
-@click.argument("other", metavar="OTHER", shell_complete=completion.runs)
+@click.argument("other", metavar="OTHER", shell_complete=commands.complete_runs)
 @click.option("--ours", "policy", flag_value="ours", help="Where both changed something, take it from ID.")
 @click.option("--theirs", "policy", flag_value="theirs", help="Take it from OTHER.")
 @click.option("--newest", "policy", flag_value="newest", help="Take what came last.")
