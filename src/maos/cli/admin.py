@@ -190,7 +190,7 @@ def effects(database: DatabaseTarget, id: str, unknown: bool, as_json: bool) -> 
     """
     found = database.read(lambda m: m.effects(id, unknown=unknown))
     empty = "no outcome is unknown" if unknown else "no side effects"
-    EFFECTS._replace(empty=empty).show(found, as_json=as_json)
+    EFFECTS.show(found, as_json=as_json, empty=empty)
 
 
 # --- copies and runs that move between machines -------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from maos.cli import documents, render, words
-from maos.cli.commands import agent_argument, full_option, json_command
+from maos.cli.commands import WHEN, agent_argument, full_option, json_command, options
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import CONFLICT, FAILED, LIMIT_REACHED, MAY_PASS, NEEDS_PERSON, STOPPED, report
 from maos.cli.render import Column, Listing, clean, wrap
@@ -85,6 +85,14 @@ KINDS: Listing[Installed] = Listing(
         Column("what it is", lambda each: each.summary, style="dim", yields=1),
     ),
     of=_kind,
+)
+
+
+log_options = options(
+    click.option("-f", "--follow", is_flag=True, help="Continue until it has ended, whichever process runs it."),
+    click.option("--attempt", "number", type=click.IntRange(min=1), metavar="N", help="Only this attempt of an agent."),
+    click.option("--since", type=WHEN, help="Only what an agent did since a time: ISO 8601, or 15m, 2h, 3d ago."),
+    click.option("--raw", is_flag=True, help="Exactly the bytes that an agent printed; not for terminals."),
 )
 
 
@@ -279,18 +287,18 @@ def merge(database: DatabaseTarget, agent: str, into: str, message: str, as_json
         return name, await m.agents.merge(name, into=into, message=message)
 
     name, done = database.write(work)
+    by_hand = f"tell it what changed, or apply its patch: `maos agent diff {name} --patch`"
+    return show_merge("agent", name, done, f"`maos agent resume {name}` and {by_hand}", as_json=as_json)
+
+
+def show_merge(noun: str, name: str, done: Any, by_hand: str, *, as_json: bool) -> int:
+    """Print what merging the work of an agent or a run did, and return the exit code; `by_hand` is for a conflict."""
     outcome = type(done).__name__.lower()
+    code = 0 if outcome == "merged" else CONFLICT
     if as_json:
         unknown = {"commit": "", "messages": (), "why": "", "hint": ""}
-        documents.show({"agent": name, "outcome": outcome, "files": done.files, **unknown, **done._asdict()})
-    else:
-        by_hand = f"tell it what changed, or apply its patch: `maos agent diff {name} --patch`"
-        show_merge(name, outcome, done, f"`maos agent resume {name}` and {by_hand}")
-    return 0 if outcome == "merged" else CONFLICT
-
-
-def show_merge(name: str, outcome: str, done: Any, by_hand: str) -> None:
-    """Print what merging the work of an agent or a run did; `by_hand` is what to do about a conflict."""
+        documents.show({noun: name, "outcome": outcome, "files": done.files, **unknown, **done._asdict()})
+        return code
     if outcome == "blocked":
         report(f"{done.why}: {', '.join(done.files)}" if done.files else done.why, done.hint)
     elif outcome == "conflicted":
@@ -300,6 +308,7 @@ def show_merge(name: str, outcome: str, done: Any, by_hand: str) -> None:
     else:
         files = render.many(len(done.files), "file")
         render.line((clean(name), "bold"), f": {files} merged as commit {done.commit[:12]}")
+    return code
 
 
 # --- the end of an attempt ---------------------------------------------------------------------------------------

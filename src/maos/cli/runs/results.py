@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from maos.cli import documents, render, words
-from maos.cli.agent.status import show_files, show_merge
-from maos.cli.commands import LINES, WHEN, complete_ids, forward, id_argument, json_command
+from maos.cli.agent.status import log_options, show_files, show_merge
+from maos.cli.commands import LINES, complete_ids, forward, id_argument, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.documents import Document
-from maos.cli.failures import CONFLICT
 from maos.cli.render import Column, Listing, clean
 from maos.cli.runs.travel import point
 from maos.errors import InvalidInput, NotFound
@@ -39,15 +38,8 @@ newest_argument = click.argument("id", metavar="[ID]", required=False, default="
     "maos logs", "maos logs r-1a2b3c", "maos logs r-1a2b3c/api -f", "maos logs nightly --since 10m --json", json=LINES
 )
 @newest_argument
-@click.option("-f", "--follow", is_flag=True, help="Continue until the run or the agent's attempt has ended.")
-@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only this attempt of an agent.")
-@click.option(
-    "--since", type=WHEN, metavar="TIME", help="Only what an agent did since a time: ISO 8601, or 15m, 2h, 3d ago."
-)
-@click.option("--raw", is_flag=True, help="Exactly the bytes that an agent printed; not for terminals.")
-def logs(
-    database: DatabaseTarget, id: str, follow: bool, attempt: int | None, since: int | None, raw: bool, as_json: bool
-) -> int:
+@log_options
+def logs(database: DatabaseTarget, /, id: str, **given: Any) -> int:
     """Print what a run or an agent did, in order.
 
     ID is RUN, RUN/TASK, an agent, or a unique prefix of one; without it, the newest run. Of a run it prints what the
@@ -57,10 +49,10 @@ def logs(
 
     async def work(m: Maos) -> Target | None:
         target = await _find(m, id)
-        if target.kind == RUN and not (attempt or since or raw):
+        if target.kind == RUN and not (given["number"] or given["since"] or given["raw"]):
             from maos.cli.runs.live import print_run
 
-            await print_run(m, target.id, follow=follow, live=False, as_json=as_json)
+            await print_run(m, target.id, follow=given["follow"], live=False, as_json=given["as_json"])
             return None
         return target
 
@@ -69,9 +61,7 @@ def logs(
         return 0
     if target.kind == RUN:
         raise InvalidInput("--attempt, --since and --raw are for one agent", hint=f"name a task: {target.id}/TASK")
-    return forward(
-        "maos.cli.agent.live:logs", target.id, follow=follow, number=attempt, since=since, raw=raw, as_json=as_json
-    )
+    return forward("maos.cli.agent.live:logs", target.id, **given)
 
 
 @json_command("maos attach", "maos attach r-1a2b3c", "maos attach r-1a2b3c/api --json", json=LINES)
@@ -232,11 +222,7 @@ def merge(database: DatabaseTarget, id: str, into: str | None, message: str, as_
     if isinstance(found, Target):
         return forward("maos.cli.agent.status:merge", found.id, into=into or ".", message=message, as_json=as_json)
     run, done = found
-    kind = type(done).__name__.lower()
-    if as_json:
-        documents.show({"run": run.id, "outcome": kind, **done._asdict()})
-    else:
-        tree = run.options["workspace"]["tree"]
-        by_hand = f"merge by hand: the work is commit {run.commit[:12]}, its files are in {tree}"
-        show_merge(run.id, kind, done, by_hand)
-    return 0 if kind == "merged" else CONFLICT
+    by_hand = (
+        f"merge by hand: the work is commit {run.commit[:12]}, its files are in {run.options['workspace']['tree']}"
+    )
+    return show_merge("run", run.id, done, by_hand, as_json=as_json)

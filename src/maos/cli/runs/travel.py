@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from maos.travel.service import PlannedStep, TravelPlan
 
 POINT = "a checkpoint's name, a version such as 12 or -1, @POSITION, or a time such as 10m or 2026-03-01T14:30"
-_POSITION = re.compile(r"@([0-9]{1,18})")
-_VERSION = re.compile(r"[0-9]{1,18}|(newest)?(-[0-9]{1,18})?")
 
 without_files_option = click.option(
     "--without-files", is_flag=True, help="Continue although the files of agents that work in place stay as they are."
@@ -294,9 +292,9 @@ async def point(m: Maos, run: Run, text: str | None) -> PointInTime:
 def _when(run: Run, text: str | None) -> When:
     if not text:
         return None
-    if any(each.name == text for each in run.checkpoints) or _POSITION.fullmatch(text):
+    if any(each.name == text for each in run.checkpoints) or text.startswith("@"):
         return text
-    if _VERSION.fullmatch(text):
+    with suppress(click.BadParameter):
         found: Version = VERSION.convert(text, None, None)
         if not found.number and not found.from_newest:
             raise InvalidInput(f"{run.id} has no version 0", hint=f"its versions are 1 to {run.version}")
