@@ -23,9 +23,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Look": {
         "ps": ("maos.cli.status:ps", "List runs, open ones first."),
         "status": ("maos.cli.status:status", "Show what runs and what needs you, or one run, task or agent."),
-        "logs": ("maos.cli.runs.results:logs", "Print what a run or an agent did, in order."),
-        "attach": ("maos.cli.runs.results:attach", "Follow a run or an agent until it ends."),
-        "diff": ("maos.cli.runs.results:diff", "Show what a run or an agent changed, or compare two runs."),
+        "logs": ("maos.cli.runs.control:logs", "Print what a run or an agent did, in order."),
+        "attach": ("maos.cli.runs.control:attach", "Follow a run or an agent until it ends."),
+        "diff": ("maos.cli.runs.control:diff", "Show what a run or an agent changed, or compare two runs."),
     },
     "Answer": {
         "inbox": ("maos.cli.status:inbox", "List open questions."),
@@ -38,7 +38,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "retry": ("maos.cli.runs.control:retry", "Retry the failed tasks of a run, or one of them."),
         "skip": ("maos.cli.runs.control:skip", "Skip a task, so that tasks that need it can start."),
         "rm": ("maos.cli.runs.control:rm", "Remove a run from lists, and its worktrees from the disk."),
-        "merge": ("maos.cli.runs.results:merge", "Merge the work of a run or an agent into your branch."),
+        "merge": ("maos.cli.runs.control:merge", "Merge the work of a run or an agent into your branch."),
     },
     "Points in time": {
         "checkpoint": ("maos.cli.runs.travel:checkpoint", "Name the state of a run, or list its checkpoints."),
