@@ -71,9 +71,8 @@ def _able(ability: str, each: Installed) -> str:
 
 
 def _kind(each: Installed) -> documents.Document:
-    able = {name: getattr(each.capabilities, name) for name in ABILITIES}
     said = {name: getattr(each, name) or None for name in ("found", "missing", "hint")}
-    return {"kind": each.name, "summary": each.summary, **said, **able}
+    return {"kind": each.name, "summary": each.summary, **said, **documents.of(each.capabilities, *ABILITIES)}
 
 
 KINDS: Listing[Installed] = Listing(

@@ -184,8 +184,8 @@ def _show_peek(found: Peek, path: str, full: bool, as_json: bool) -> None:
 
 def document(state: State) -> documents.Document:
     """A state with its data, for programs."""
-    head = {name: getattr(state, name) for name in ("agent", "version", "type", "source", "checksum")}
-    return {**head, **documents.time(state.time_us), "status": state.raw().get("status"), "data": state.raw()}
+    head = documents.of(state, "agent", "version", "type", "source", "checksum", "time_us")
+    return {**head, "status": state.raw().get("status"), "data": state.raw()}
 
 
 # --- its history -------------------------------------------------------------------------------------------------

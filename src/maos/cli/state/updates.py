@@ -111,8 +111,7 @@ def update(
 
 
 def _update_document(agent: str, done: Update) -> documents.Document:
-    head = {name: getattr(done, name) for name in ("version", "previous", "checksum")}
-    return {"agent": agent, **head, "changes": documents.of(done.changes)}
+    return {"agent": agent, **documents.of(done, "version", "previous", "checksum", "changes")}
 
 
 # --- back to an earlier state ------------------------------------------------------------------------------------
