@@ -13,7 +13,7 @@ from maos.model.failure import TABLE
 if TYPE_CHECKING:
     from maos.model.question import Open
     from maos.model.run import Run, TaskState
-    from maos.workspaces import FileChange
+    from maos.runs.status import FileChange
 
 NAME_WIDTH_MAX = 24
 RESULT_WIDTH = 90

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from maos.agents.kinds import Installed
     from maos.app import Maos
     from maos.model.attempt import Attempt
-    from maos.runs.status import Blocked, Conflicted, Merged
+    from maos.runs.status import Blocked, Conflicted, FileChange, Merged
     from maos.views.agents import AgentDetails, AgentStatus, AttemptInfo
-    from maos.workspaces import FileChange
 
 T = TypeVar("T")
 
