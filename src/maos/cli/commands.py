@@ -1,4 +1,7 @@
-"""What all commands share: they are loaded when needed, have aliases and examples, and arguments of a few types."""
+"""What all commands share: they are loaded when needed, have aliases and examples, and arguments of a few types.
+
+Shells complete ids of runs, tasks, agents and questions from the database; `maos completion` prints the script.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from difflib import get_close_matches
@@ -17,9 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem, get_completion_class
 
+from maos.cli import render
+from maos.cli.database import DatabaseTarget
 from maos.clock import MICROSECONDS, SystemClock, to_us
-from maos.errors import InvalidInput, NotFound
+from maos.errors import InvalidInput, MaosError, NotFound
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -311,3 +317,97 @@ def named_text(text: str, option: str) -> tuple[str, str]:
     if not equals or not name.isidentifier():
         raise InvalidInput(f"{text!r} is no argument", hint=f"use {option} NAME=VALUE")
     return name, rest
+
+
+# --- completion, which creates nothing and reports no errors: a shell wants names, quickly, or none ----------------
+
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+COMPLETIONS_MAX = 200
+COMPLETION_S_MAX = 2.0
+"""Tab does not wait for a server that is away."""
+
+SHELLS = {
+    "bash": "maos completion bash > ~/.local/share/bash-completion/completions/maos",
+    "zsh": 'maos completion zsh > "${fpath[1]}/_maos"',
+    "fish": "maos completion fish > ~/.config/fish/completions/maos.fish",
+}
+"""The command that installs it for each."""
+
+
+@json_command("maos completion bash", *SHELLS.values())
+@click.argument("shell", type=click.Choice(tuple(SHELLS)))
+def completion(_database: DatabaseTarget, shell: str, as_json: bool) -> None:
+    """Print the completion script of a shell.
+
+    It completes commands, options, and from the database the ids of runs, tasks, agents, workflow runs and open
+    questions. Try it with `eval "$(maos completion bash)"`; the examples install it.
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(click.get_current_context().find_root().command, {}, "maos", "_MAOS_COMPLETE").source()
+    render.show({"shell": shell, "script": script, "keep": SHELLS[shell]}, script, as_json=as_json)
+
+
+def _completer(work: Callable[[Maos, click.Context, str], Awaitable[Sequence[str | CompletionItem]]]) -> Completer:
+    """Complete from the database that the command line names; nothing when it cannot be read."""
+
+    def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        import asyncio
+
+        from maos.app import open as open_
+
+        async def opened() -> Sequence[str | CompletionItem]:
+            async with asyncio.timeout(COMPLETION_S_MAX), open_(target.name, create=False) as m:
+                return await work(m, ctx, incomplete)
+
+        target = DatabaseTarget(ctx.find_root().params.get("db"))
+        try:
+            target.check()
+            found = asyncio.run(opened())
+        except (MaosError, OSError, TimeoutError):
+            return []
+        return [CompletionItem(each) if isinstance(each, str) else each for each in found[:COMPLETIONS_MAX]]
+
+    return complete
+
+
+async def _first(names: AsyncIterator[str]) -> list[str]:
+    found: list[str] = []
+    async for each in names:
+        found.append(each)
+        if len(found) >= COMPLETIONS_MAX:
+            break
+    return sorted(found)
+
+
+complete_runs = _completer(lambda m, _ctx, begun: _first(m.runs.ids(begun)))
+complete_ids = _completer(lambda m, _ctx, begun: m.ids.complete(begun))
+"""Runs, tasks as RUN/TASK, agents and workflow runs."""
+
+
+@_completer
+async def complete_agents(m: Maos, ctx: click.Context, begun: str) -> list[str]:
+    """Agents that run or ran; for `maos state`, those that have a state."""
+    is_state = ctx.parent is not None and ctx.parent.info_name == "state"
+    return await _first(m.state.names(begun) if is_state else m.agents.names(begun))
+
+
+@_completer
+async def complete_tasks(m: Maos, _ctx: click.Context, begun: str) -> list[str]:
+    """Agents of runs, also those that have not begun."""
+    known = [each async for each in m.agents.names(begun)]
+    planned = [run.agent(name) async for run in m.runs.all() if run.is_open for name in run.tasks]
+    return sorted({*known, *(each for each in planned if each.startswith(begun))})
+
+
+@_completer
+async def complete_questions(m: Maos, _ctx: click.Context, begun: str) -> list[CompletionItem]:
+    """What waits for an answer, with the question."""
+    found = await m.questions.open()
+    return [CompletionItem(each.ref, help=each.text[:60]) for each in found if each.ref.startswith(begun)]
+
+
+id_argument = click.argument("id", metavar="ID", shell_complete=complete_ids)
+run_argument = click.argument("id", metavar="ID", shell_complete=complete_runs)
+agent_argument = click.argument("agent", metavar="AGENT", shell_complete=complete_agents)

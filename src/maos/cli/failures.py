@@ -15,6 +15,7 @@ from maos.cli.render import clean, styled, wrap
 
 FAILED, USAGE, NOT_FOUND, CONFLICT, UNAVAILABLE, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 4, 5, 130, 141
 STOPPED, LIMIT_REACHED, NEEDS_PERSON, MAY_PASS = 6, 7, 8, 9
+PROBLEMS_SHOWN_MAX = 200
 SIGNALLED = 128
 """Added to the number of the signal that ended a command, as shells do."""
 
@@ -61,7 +62,7 @@ def exit_code_of(work: Callable[[], Any]) -> int:
         code = work()
         sys.stdout.flush()  # here, where a closed pipe can still be handled, and not while Python shuts down
     except errors.MaosError as error:
-        report(error.what, error.hint)
+        report_error(error)
         return code_for(error)
     except click.ClickException as error:
         return _usage(error)
@@ -86,6 +87,20 @@ def report(what: str, hint: str = "") -> None:
     _echo("error:", what, "bold red")
     if hint:
         _echo("hint:", hint, "bold")
+
+
+def report_error(error: errors.MaosError) -> None:
+    """Print an error; of a plan that is not valid, everything that is wrong with it."""
+    from maos.model.plan import BadPlan
+
+    if not isinstance(error, BadPlan):
+        report(error.what, error.hint)
+        return
+    report("the plan is not valid")
+    for each in error.problems[:PROBLEMS_SHOWN_MAX]:
+        click.echo(f"  {clean(str(each))}", err=True)
+    if len(error.problems) > PROBLEMS_SHOWN_MAX:
+        click.echo(f"  … and {len(error.problems) - PROBLEMS_SHOWN_MAX} more", err=True)
 
 
 def note(what: str) -> None:

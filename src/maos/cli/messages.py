@@ -7,18 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import completion, documents, render
-from maos.cli.commands import (
-    DURATION,
-    JSON_OBJECT,
-    LINES,
-    WHEN,
-    LazyGroup,
-    full_option,
-    json_command,
-    message_text,
-    seconds,
-)
+from maos.cli import commands, documents, render
+from maos.cli.commands import LINES, WHEN, LazyGroup, json_command, seconds
 from maos.cli.database import DatabaseTarget
 from maos.cli.render import Column, Listing, clean, shorten
 from maos.errors import InvalidInput
@@ -83,15 +73,15 @@ def messages() -> None:
     "maos message list --agent reviewer --full",
     json=LINES,
 )
-@click.option("--run", metavar="ID", shell_complete=completion.runs, help="Only messages of this run.")
-@click.option("--agent", default="", metavar="NAME", shell_complete=completion.agents,
+@click.option("--run", metavar="ID", shell_complete=commands.complete_runs, help="Only messages of this run.")
+@click.option("--agent", default="", metavar="NAME", shell_complete=commands.complete_agents,
               help="Only messages to or from this agent.")  # fmt: skip
 @click.option("--type", "types", multiple=True, type=click.Choice(TYPES), help="Only of this type. Can be repeated.")
 @click.option("--since", type=WHEN, help="Only messages at or after a time: ISO 8601, or 15m, 2h, 3d ago.")
 @click.option("--before", type=WHEN, help="Only messages before a time.")
 @click.option("--last", type=click.IntRange(min=1), default=LAST, metavar="N", show_default=True, help="How many.")
 @click.option("-f", "--follow", is_flag=True, help="Follow new messages as they are sent; Ctrl+C ends it.")
-@full_option
+@commands.full_option
 def list_(
     database: DatabaseTarget,
     /,
@@ -133,14 +123,14 @@ def list_(
     "maos message send --topic releases 'The branch is frozen' --type coordination",
     "git log -1 | maos message send fixer -",
 )
-@click.argument("to", metavar="TO", shell_complete=completion.tasks)
+@click.argument("to", metavar="TO", shell_complete=commands.complete_tasks)
 @click.argument("text", metavar="TEXT")
 @click.option("--topic", is_flag=True, help="TO is a topic: it goes to all agents that have joined it.")
 @click.option("--all", "to_all", is_flag=True, help="TO is a run: it goes to all its agents.")
 @click.option("--type", type=click.Choice(TYPES), default="info", show_default=True, help="What it is.")
 @click.option("--sender", default="person", show_default=True, help="Who sends it; text of agents is quoted.")
-@click.option("--metadata", type=JSON_OBJECT, help="A JSON object that goes with it.")
-@click.option("--ttl", type=DURATION, help="After this time it becomes a dead letter: 15m, 2h, 3d.")
+@click.option("--metadata", type=commands.JSON_OBJECT, help="A JSON object that goes with it.")
+@click.option("--ttl", type=commands.DURATION, help="After this time it becomes a dead letter: 15m, 2h, 3d.")
 def send(
     database: DatabaseTarget,
     /,
@@ -160,7 +150,7 @@ def send(
     """
     if topic and to_all:
         raise InvalidInput("TO cannot be a topic and a run", hint="give one of --topic and --all")
-    text = message_text(text)
+    text = commands.message_text(text)
 
     async def work(m: Maos) -> Message:
         send = m.bus.publish if topic else m.bus.broadcast if to_all else m.bus.send

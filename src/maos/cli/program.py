@@ -17,19 +17,19 @@ from maos.errors import NotFound
 SECTIONS: dict[str, dict[str, Entry]] = {
     "Start": {
         "run": ("maos.cli.runs.start:run", "Run a request, a plan file, or one command."),
-        "chat": ("maos.cli.chat:chat", "Begin a run and steer it in conversation."),
+        "chat": ("maos.cli.runs.start:chat", "Begin a run and steer it in conversation."),
         "demo": ("", "See a run survive kill -9, with a proof."),  # the distribution maos-demo has it
     },
     "Look": {
         "ps": ("maos.cli.status:ps", "List runs, open ones first."),
         "status": ("maos.cli.status:status", "Show what runs and what needs you, or one run, task or agent."),
-        "logs": ("maos.cli.runs.results:logs", "Print what a run or an agent did, in order."),
-        "attach": ("maos.cli.runs.results:attach", "Follow a run or an agent until it ends."),
-        "diff": ("maos.cli.runs.results:diff", "Show what a run or an agent changed, or compare two runs."),
+        "logs": ("maos.cli.runs.control:logs", "Print what a run or an agent did, in order."),
+        "attach": ("maos.cli.runs.control:attach", "Follow a run or an agent until it ends."),
+        "diff": ("maos.cli.runs.control:diff", "Show what a run or an agent changed, or compare two runs."),
     },
     "Answer": {
-        "inbox": ("maos.cli.questions:inbox", "List open questions."),
-        "answer": ("maos.cli.questions:answer", "Answer a question."),
+        "inbox": ("maos.cli.status:inbox", "List open questions."),
+        "answer": ("maos.cli.status:answer", "Answer a question."),
     },
     "Control": {
         "resume": ("maos.cli.runs.start:resume", "Resume a paused, interrupted or failed run."),
@@ -38,7 +38,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "retry": ("maos.cli.runs.control:retry", "Retry the failed tasks of a run, or one of them."),
         "skip": ("maos.cli.runs.control:skip", "Skip a task, so that tasks that need it can start."),
         "rm": ("maos.cli.runs.control:rm", "Remove a run from lists, and its worktrees from the disk."),
-        "merge": ("maos.cli.runs.results:merge", "Merge the work of a run or an agent into your branch."),
+        "merge": ("maos.cli.runs.control:merge", "Merge the work of a run or an agent into your branch."),
     },
     "Points in time": {
         "checkpoint": ("maos.cli.runs.travel:checkpoint", "Name the state of a run, or list its checkpoints."),
@@ -55,7 +55,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     },
     "Other programs": {
         "mcp": ("maos.cli.program:mcp", "Run the MCP server of one agent on standard input and output."),
-        "completion": ("maos.cli.completion:completion", "Print the completion script of a shell."),
+        "completion": ("maos.cli.commands:completion", "Print the completion script of a shell."),
     },
 }  # fmt: skip
 COMMANDS = {name: entry for entries in SECTIONS.values() for name, entry in entries.items()}
@@ -64,9 +64,9 @@ COMMANDS_BEFORE = ("status", "pause", "resume", "merge", "checkpoint", "rollback
 ADMIN: dict[str, Entry] = {
     "doctor": ("maos.cli.admin:doctor", "Check the installation, the database, and leftovers."),
     "verify": ("maos.cli.state.queries:verify", "Check that everything is as it was written."),
-    "copy": ("maos.cli.transfer:copy", "Copy the database to a new file while it is in use."),
-    "export": ("maos.cli.transfer:export", "Export a run or a workflow run to one file."),
-    "import": ("maos.cli.transfer:import_", "Import a run from another machine, or the runs of maos-cli."),
+    "copy": ("maos.cli.admin:copy", "Copy the database to a new file while it is in use."),
+    "export": ("maos.cli.admin:export", "Export a run or a workflow run to one file."),
+    "import": ("maos.cli.admin:import_", "Import a run from another machine, or the runs of maos-cli."),
     "cleanup": ("maos.cli.runs.control:cleanup", "Remove the worktrees of runs that were completed long ago."),
     "pin": ("maos.cli.runs.control:pin", "Exempt a run from cleanup."),
     "save-interval": ("maos.cli.runs.control:save_interval", "Set or show how often files are saved."),
@@ -136,7 +136,7 @@ def _load_demo() -> click.Command:
     aliases={
         "orchestrate": "maos.cli.runs.start:run",
         "orchestration": "maos.cli.program:orchestration",
-        "questions": "maos.cli.questions:inbox",
+        "questions": "maos.cli.status:inbox",
         "messages": "maos.cli.messages:messages",
         "recover": "maos.cli.status:recover",
         **{name: ADMIN[name][0] for name in ADMIN_BEFORE},

@@ -1,4 +1,4 @@
-"""`maos status`, `maos ps` and `maos` alone: everything that runs or waits, what needs a person first."""
+"""`maos status`, `ps`, `inbox`, `answer` and `maos` alone: everything that runs or waits, and what needs a person."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import completion, questions, render
-from maos.cli import documents as shared
-from maos.cli.agent import status as agents
-from maos.cli.agent import words
+from maos.cli import commands, documents, render, words
+from maos.cli.agent.status import AGENTS, show_list
 from maos.cli.commands import DOCUMENT, LazyGroup, find_installed, forward, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.render import clean
@@ -53,7 +51,7 @@ There is no database in this folder yet. Create one by running something:
     "maos status r-1a2b3c --at before-refactoring --tasks",
     json=f"{DOCUMENT.removesuffix('.')}; with --watch, one per line.",
 )
-@click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.ids)
+@click.argument("id", metavar="[ID]", required=False, default="", shell_complete=commands.complete_ids)
 @click.option("--watch", is_flag=True, help="Update until the run has ended or is paused.")
 @click.option("--tasks", is_flag=True, help="Also every task.")
 @click.option("--messages", is_flag=True, help="Also the messages between agents.")
@@ -95,7 +93,7 @@ def status(
             newest = 0 if as_json else page.MESSAGES_SHOWN_MAX
             said = await m.runs.messages(run.id, newest=newest) if messages else None
         if as_json:
-            shared.show(page.document(now, tasks=tasks, messages=said))
+            documents.show(page.document(now, tasks=tasks, messages=said))
         else:
             page.show(now, tasks=tasks, messages=said)
         return None
@@ -114,9 +112,9 @@ async def _print_unstarted(m: Maos, target: Target, *, as_json: bool) -> Target 
     if task.attempts:
         return target
     if as_json:
-        shared.show(page.task_document(task, run))
+        documents.show(page.task_document(task, run))
     else:
-        page.TASKS.table([task])
+        page.tasks_of(run).table([task])
     return None
 
 
@@ -147,17 +145,17 @@ def _print_document(found: Overview, *, messages: bool) -> None:
     def of(state: str) -> list[str]:
         return [each.run.id for each in found.runs if each.now.state == state]
 
-    shared.show(
+    documents.show(
         {
-            "questions": [questions.document(each) for each in found.questions],
+            "questions": [page.question_document(each) for each in found.questions],
             "waiting_for_user": [each.run.id for each in found.runs if each.now.needs_person],
             "blocked": of("blocked"),
             "failed": of("failed"),
             "interrupted": of("interrupted") + [each.id for each in found.flows if each.needs_resume],
             **page.RUNS.document(found.runs),
-            "agents": shared.of(found.agents),
-            "workflows": shared.of(found.flows),
-            "unknown": shared.of(found.unknown),
+            "agents": documents.of(found.agents),
+            "workflows": documents.of(found.flows),
+            "unknown": documents.of(found.unknown),
             "failed_before": found.failed_before,
             **(page.MESSAGES.document(found.messages) if messages else {}),
         }
@@ -170,7 +168,7 @@ def _print_needs(found: Overview) -> None:
 
     needy = [each for each in found.runs if each.now.state in ("blocked", "failed", "interrupted")]
     stopped = [each for each in found.flows if each.needs_resume]
-    questions.show_open(found.questions, found.questions)
+    page.show_open(found.questions, found.questions)
     for each in needy:
         _print_trouble(each)
     for flow in stopped:
@@ -205,7 +203,7 @@ def _print_open(found: Overview) -> bool:
     from maos.cli.workflow import status as workflows  # loads the services
 
     tables: list[tuple[list[Any], Callable[[list[Any]], None]]] = [
-        (found.runs, page.RUNS.table), (found.agents, agents.show_list), (found.flows, workflows.WORKFLOWS.table),
+        (found.runs, page.RUNS.table), (found.agents, show_list), (found.flows, workflows.WORKFLOWS.table),
     ]  # fmt: skip
     shown = [(rows, show) for rows, show in tables if rows]
     for number, (rows, show) in enumerate(shown):
@@ -254,10 +252,8 @@ def ps(database: DatabaseTarget, everything: bool, wanted: str | None, agents: b
              (everything or each.run.is_open or each.at_us - each.run.ended_us < RECENT_US))]  # fmt: skip
     others = len(known) - len(found)
     if as_json:
-        rows = [
-            page.summary(each) | (page.AGENTS.document(list(each.attempts.items())) if agents else {}) for each in found
-        ]
-        shared.show({"runs": rows, "others": others})
+        rows = [page.summary(each) | (AGENTS.document(page.agents_of(each)) if agents else {}) for each in found]
+        documents.show({"runs": rows, "others": others})
         return
     if found:
         page.RUNS.table(found)
@@ -267,10 +263,51 @@ def ps(database: DatabaseTarget, everything: bool, wanted: str | None, agents: b
         if each.attempts:
             render.line()
             render.line((each.run.id, "bold"))
-            page.AGENTS.table(list(each.attempts.items()))
+            AGENTS.table(page.agents_of(each))
     if others:
         which = render.many(others, "other run" if wanted else "older run")
         render.line((f"{which} (`maos ps --all`)", "dim"))
+
+
+# --- questions ---------------------------------------------------------------------------------------------------
+
+
+@json_command("maos inbox", "maos inbox --json")
+def inbox(database: DatabaseTarget, as_json: bool) -> None:
+    """List open questions.
+
+    Questions of runs, gates of tasks, and permissions that agents ask for, the oldest first.
+    """
+    found = database.read(lambda m: m.questions.open())
+    if as_json:
+        documents.show({"questions": [page.question_document(each) for each in found]})
+    elif not found:
+        render.line("no open questions")
+    else:
+        page.show_open(found, found)
+
+
+@json_command(
+    'maos answer q-3fa2 "PostgreSQL 16"',
+    "maos answer gate/api no --why 'The button is blue'",
+    "maos answer r-1a2b3c.api yes",
+)
+@click.argument("id", metavar="ID", shell_complete=commands.complete_questions)
+@click.argument("answer", metavar="ANSWER")
+@click.option("--why", default="", help="With yes or no: a reason, which is sent to the agent.")
+def answer(database: DatabaseTarget, id: str, answer: str, why: str, as_json: bool) -> None:
+    """Answer a question.
+
+    ID is one that `maos inbox` shows, or a unique prefix. If the question has choices, ANSWER is one of them or its
+    number; gates and permissions take yes or no. The first answer counts. It is recorded at once, also while no engine
+    executes the run.
+    """
+    given = database.write(lambda m: m.questions.answer(id, answer, why=why))
+    ref = given.question.ref
+    found = {"id": ref, "answer": given.answer, "running": given.running, "resumable": given.resumable or None}
+    render.show(found, (clean(ref), "bold"), f" is answered: {clean(given.answer)}", as_json=as_json)
+    if given.resumable and not as_json:
+        render.line("no engine runs it; to resume: ", (given.resumable, "bold"))
 
 
 # --- `maos` alone ------------------------------------------------------------------------------------------------

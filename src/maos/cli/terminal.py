@@ -12,7 +12,6 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, nullcontext, suppress
-from itertools import takewhile
 from pathlib import Path
 
 from prompt_toolkit.application import Application, in_terminal, run_in_terminal
@@ -223,8 +222,7 @@ class LiveTerminal:
         """Complete what is before the cursor as far as all candidates agree, and list them."""
         before = self._buffer.document.text_before_cursor
         found = self._complete(before) if self._prompt else ()
-        pairs = zip(min(found, default=""), max(found, default=""), strict=False)
-        shared = "".join(one for one, _other in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        shared = os.path.commonprefix(found)  # noqa: RUF071 - of texts, not of paths
         if len(shared) > len(before):
             self._buffer.insert_text(shared[len(before) :])
         self._candidates = found[:CANDIDATES_MAX] if len(found) > 1 else ()

@@ -33,7 +33,7 @@ from maos.travel import points_in_time
 from maos.travel.points_in_time import PointInTime
 from maos.workspaces import Blocked as Blocked
 from maos.workspaces import Conflicted as Conflicted
-from maos.workspaces import FileChange
+from maos.workspaces import FileChange as FileChange
 from maos.workspaces import Merged as Merged
 
 RESUMABLE = ("interrupted", "idle", "failed", "blocked", "cancelled")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from maos.cli.agent import status, words
+from maos.cli import words
+from maos.cli.agent import status
 from maos.cli.agent.live import OutputPrinter
 from maos.model.attempt import Attempt
 from maos.model.events import facts
@@ -30,7 +31,7 @@ def heard(*found: Fact, messages: Mapping[int, str] | None = None) -> AgentEvent
         ([facts.ToolResult("1", "fine")], ""),
         ([facts.ToolResult("1", "no such file\nat all", failed=True)], "  failed: no such file at all\n"),
         ([facts.Retry(attempt=1, delay_s=8, status=529)], "retries in 8.0 s (status 529)\n"),
-        ([facts.Trouble("overloaded", "busy")], "the model's servers are overloaded: busy\n"),
+        ([facts.Trouble("overloaded", "busy")], "the model's servers are overloaded (busy)\n"),
         ([facts.PermissionRequested("7", "Bash", {"command": "rm x"})], "asks to use Bash  rm x\n"),
         ([facts.PermissionDenied("Bash", "not here")], "was refused Bash: not here\n"),
         ([facts.SessionOpened("s", model="m-1")], "model m-1\n"),

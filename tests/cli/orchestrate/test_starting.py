@@ -113,7 +113,7 @@ def test_everything_that_is_wrong_with_a_plan_is_said_at_once(here: Path, plan: 
     done = call("run", "-f", str(bad), "--auto")
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        f"error: {bad} is not a valid plan",
+        "error: the plan is not valid",
         f"  {bad}:1:91: needs 'tow', which does not exist (did you mean 'two'?)",
         f"  {bad}:1:163: nothing says what to do (give it a `task` or a `command`)",
         f"  {bad}:1:235: there is no type of agent called 'develper' (did you mean 'developer'?)",

@@ -22,13 +22,12 @@ from pathlib import Path
 import click
 
 from maos.app import Maos
-from maos.cli import documents, render
+from maos.cli import documents, render, words
 from maos.cli.commands import json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, INTERRUPTED, SIGNALLED, note
 from maos.cli.input import cancel, heard
 from maos.cli.render import Column, Listing, clean, shorten
-from maos.cli.runs import narration
 from maos.cli.runs.live import LiveView
 from maos.errors import InvalidInput, NotFound
 from maos.model.events.facts import Line
@@ -319,7 +318,7 @@ class Story:
         for update in () if self._feed is None else await self._feed.recorded():
             self._messages += isinstance(update, Message)
             if isinstance(update, AgentOutput):
-                role = narration.task_of(self._run_id, update.attempt.agent)
+                role = words.task_of(self._run_id, update.attempt.agent)
                 self._recorded[role] += sum(isinstance(fact, Line) for fact in update.facts)
             self.view.update(update)
         self.view.refresh()

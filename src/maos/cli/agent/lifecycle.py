@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import commands, documents, render
-from maos.cli.agent import words
+from maos.cli import commands, documents, render, words
 from maos.cli.agent.status import ending, on_agent
-from maos.cli.commands import LINES, LazyCommand, is_given, json_command, options, seconds
-from maos.cli.completion import agent_argument
+from maos.cli.commands import LINES, LazyCommand, agent_argument, is_given, json_command, options, seconds
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
 from maos.cli.render import clean

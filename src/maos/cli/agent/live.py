@@ -20,15 +20,14 @@ from typing import Any, TextIO
 import click
 
 from maos.app import Maos
-from maos.cli import documents
-from maos.cli.agent import status, words
-from maos.cli.agent.words import Fact
-from maos.cli.commands import LINES, WHEN, json_command
-from maos.cli.completion import agent_argument
+from maos.cli import documents, words
+from maos.cli.agent import status
+from maos.cli.commands import LINES, agent_argument, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import INTERRUPTED, SIGNALLED
 from maos.cli.input import cancel, heard
 from maos.cli.render import clean, shorten, styled, wrap
+from maos.cli.words import Fact
 from maos.errors import InvalidInput, LeaseLost
 from maos.model.events import facts
 from maos.model.question import yes_or_no
@@ -49,10 +48,7 @@ Begin = Callable[[Maos], Awaitable[Attachment]]
     json=LINES,
 )
 @agent_argument
-@click.option("-f", "--follow", is_flag=True, help="Continue until its attempt has ended, whichever process runs it.")
-@click.option("--attempt", "number", type=click.IntRange(min=1), metavar="N", help="Only this attempt.")
-@click.option("--since", type=WHEN, help="Only what came at or after a time: ISO 8601, or 15m, 2h, 3d ago.")
-@click.option("--raw", is_flag=True, help="Exactly the bytes it printed, and nothing else; not for terminals.")
+@status.log_options
 def logs(
     database: DatabaseTarget, agent: str, follow: bool, number: int | None, since: int | None, raw: bool, as_json: bool
 ) -> None:

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 import msgspec
 
-from maos.cli import documents, render
-from maos.cli.agent import words
-from maos.cli.commands import full_option, json_command
-from maos.cli.completion import agent_argument
+from maos.cli import documents, render, words
+from maos.cli.commands import WHEN, agent_argument, full_option, json_command, options
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import CONFLICT, FAILED, LIMIT_REACHED, MAY_PASS, NEEDS_PERSON, STOPPED, report
 from maos.cli.render import Column, Listing, clean, wrap
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from maos.agents.kinds import Installed
     from maos.app import Maos
     from maos.model.attempt import Attempt
-    from maos.runs.status import Blocked, Conflicted, Merged
+    from maos.runs.status import Blocked, Conflicted, FileChange, Merged
     from maos.views.agents import AgentDetails, AgentStatus
 
 T = TypeVar("T")
@@ -83,9 +81,8 @@ def _able(ability: str, each: Installed) -> str:
 
 
 def _kind(each: Installed) -> documents.Document:
-    able = {name: getattr(each.capabilities, name) for name in ABILITIES}
     said = {name: getattr(each, name) or None for name in ("found", "missing", "hint")}
-    return {"kind": each.name, "summary": each.summary, **said, **able}
+    return {"kind": each.name, "summary": each.summary, **said, **documents.of(each.capabilities, *ABILITIES)}
 
 
 KINDS: Listing[Installed] = Listing(
@@ -97,6 +94,14 @@ KINDS: Listing[Installed] = Listing(
         Column("what it is", lambda each: each.summary, style="dim", yields=1),
     ),
     of=_kind,
+)
+
+
+log_options = options(
+    click.option("-f", "--follow", is_flag=True, help="Continue until it has ended, whichever process runs it."),
+    click.option("--attempt", "number", type=click.IntRange(min=1), metavar="N", help="Only this attempt of an agent."),
+    click.option("--since", type=WHEN, help="Only what an agent did since a time: ISO 8601, or 15m, 2h, 3d ago."),
+    click.option("--raw", is_flag=True, help="Exactly the bytes that an agent printed; not for terminals."),
 )
 
 
@@ -242,8 +247,7 @@ def _changes(found: AgentDetails) -> list[str]:
     """What an agent did to the files."""
     if not found.files:
         return []
-    added, removed = sum(each.added or 0 for each in found.files), sum(each.removed or 0 for each in found.files)
-    lines = [f"{render.many(len(found.files), 'file')} changed, +{added} -{removed}"]
+    lines = [words.changed(found.files)]
     if not found.now.is_open:
         agent = found.now.agent
         lines.append(f"to look: maos agent diff {agent}, to merge them: maos agent merge {agent}")
@@ -280,10 +284,14 @@ def diff(database: DatabaseTarget, agent: str, patch: bool, as_json: bool) -> No
     elif not found.files:
         render.line((clean(found.agent), "bold"), " has changed no files")
     else:
-        for each in found.files:
-            sign, style = SIGNS.get(each.kind, ("~", "yellow"))
-            counts = "binary" if each.added is None else f"+{each.added} -{each.removed}"
-            render.line((f"{sign} ", style), clean(each.path), (f"  {counts}", "dim"))
+        show_files(found.files)
+
+
+def show_files(files: Sequence[FileChange]) -> None:
+    """Print which files were changed, one a line."""
+    for each in files:
+        sign, style = SIGNS.get(each.kind, ("~", "yellow"))
+        render.line((f"{sign} ", style), clean(each.path), (f"  {words.counts(each)}", "dim"))
 
 
 @json_command("maos agent merge fixer", "maos agent merge fixer --message 'Fix the parser' --json")
@@ -302,18 +310,18 @@ def merge(database: DatabaseTarget, agent: str, into: str, message: str, as_json
         return name, await m.agents.merge(name, into=into, message=message)
 
     name, done = database.write(work)
+    by_hand = f"tell it what changed, or apply its patch: `maos agent diff {name} --patch`"
+    return show_merge("agent", name, done, f"`maos agent resume {name}` and {by_hand}", as_json=as_json)
+
+
+def show_merge(noun: str, name: str, done: Any, by_hand: str, *, as_json: bool) -> int:
+    """Print what merging the work of an agent or a run did, and return the exit code; `by_hand` is for a conflict."""
     outcome = type(done).__name__.lower()
+    code = 0 if outcome == "merged" else CONFLICT
     if as_json:
         unknown = {"commit": "", "messages": (), "why": "", "hint": ""}
-        documents.show({"agent": name, "outcome": outcome, "files": done.files, **unknown, **done._asdict()})
-    else:
-        by_hand = f"tell it what changed, or apply its patch: `maos agent diff {name} --patch`"
-        show_merge(name, outcome, done, f"`maos agent resume {name}` and {by_hand}")
-    return 0 if outcome == "merged" else CONFLICT
-
-
-def show_merge(name: str, outcome: str, done: Any, by_hand: str) -> None:
-    """Print what merging the work of an agent or a run did; `by_hand` is what to do about a conflict."""
+        documents.show({noun: name, "outcome": outcome, "files": done.files, **unknown, **done._asdict()})
+        return code
     if outcome == "blocked":
         report(f"{done.why}: {', '.join(done.files)}" if done.files else done.why, done.hint)
     elif outcome == "conflicted":
@@ -323,6 +331,7 @@ def show_merge(name: str, outcome: str, done: Any, by_hand: str) -> None:
     else:
         files = render.many(len(done.files), "file")
         render.line((clean(name), "bold"), f": {files} merged as commit {done.commit[:12]}")
+    return code
 
 
 # --- the end of an attempt ---------------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ from difflib import get_close_matches
 from typing import Any
 
 from maos.app import Maos
-from maos.cli.agent import words
+from maos.cli import words
 from maos.cli.chat.session import ChatSession
 from maos.cli.failures import INTERRUPTED, SIGNALLED, USAGE
 from maos.cli.input import InputLine, cancel, heard
-from maos.cli.runs import narration, page, plans
+from maos.cli.runs import page, plans
 from maos.cli.runs.foreground import PAUSING
 from maos.cli.runs.live import LiveView
 from maos.errors import InvalidInput, MaosError
@@ -204,7 +204,7 @@ class ChatLoop(ChatSession):
             sent = await bus.broadcast(PERSON, run.id, said.strip())
             if not sent.to:
                 raise InvalidInput("no agent works that could receive it", hint="/add TEXT gives more work")
-            self.reply(f"sent to {', '.join(narration.task_of(run.id, each) for each in sent.to)}")
+            self.reply(f"sent to {', '.join(words.task_of(run.id, each) for each in sent.to)}")
             return
         task = _task_named(run, to)
         agent = run.agent(task)
@@ -235,7 +235,7 @@ class ChatLoop(ChatSession):
         if not found:
             self.reply("no open questions")
         for each in found:
-            text = "\n".join([*narration.lines_of(run.id, each), f"  /answer {each.id} …"])
+            text = "\n".join([*words.lines_of(run.id, each), f"  /answer {each.id} …"])
             self.reply(text, "warning", id=each.id, choices=list(each.choices))
 
     async def _do_status(self, _rest: str) -> None:
@@ -309,7 +309,7 @@ class ChatLoop(ChatSession):
 
 def _task_named(run: Run, given: str) -> str:
     """The task that is meant: by its name, or an unambiguous beginning of it."""
-    given = narration.task_of(run.id, given.strip())
+    given = words.task_of(run.id, given.strip())
     if given in run.tasks:
         return given
     found = [name for name in run.tasks if name.lower().startswith(given.lower())]

@@ -15,12 +15,12 @@ import click
 import msgspec
 
 from maos.bus.history import SentMessage
-from maos.cli.agent import words
+from maos.cli import words
 from maos.cli.input import PipedLines, Prompt
 from maos.cli.render import clean
-from maos.cli.runs import narration, page, plans
+from maos.cli.runs import page, plans
 from maos.cli.runs.foreground import introduce
-from maos.cli.runs.live import LiveRun, LiveView
+from maos.cli.runs.live import LiveRun, LiveView, prompt_of
 from maos.errors import InvalidInput, NotFound
 from maos.model.events.parts import PERSON
 from maos.model.plan import Plan
@@ -106,7 +106,7 @@ class ChatSession:
             return Prompt("request", "what is to be done? › ")
         asked = self.run.questions
         if asked and self.run.is_executing:
-            return narration.prompt_of(self.id, asked[0], len(asked) - 1)
+            return prompt_of(self.id, asked[0], len(asked) - 1)
         return Prompt("talk", "to all › ") if self.run.is_executing else Prompt("more", "what else? › ")
 
     async def record(self, text: str, **more: Any) -> None:
@@ -266,22 +266,22 @@ class ChatSession:
             self.reply(text)
 
 
-async def _past(m: Maos, id: str) -> tuple[list[narration.Line], list[str]]:
+async def _past(m: Maos, id: str) -> tuple[list[words.Line], list[str]]:
     """The conversation about a run so far, with what happened to the run; and what the person typed."""
-    lines: list[narration.Line] = []
+    lines: list[words.Line] = []
     typed: list[str] = []
     run = Run(id=id)
     for each in await m.runs.conversations.read(id):
         if isinstance(each, SentMessage):
             said = each.message
             if said.sender != PERSON:
-                lines.append((narration.task_of(id, said.sender), f"→ {words.one_line(said.text, 300)}", ""))
+                lines.append((words.task_of(id, said.sender), f"→ {words.one_line(said.text, 300)}", ""))
         elif each.stream == chat_stream(id):
             typed.append(each.data["text"])
             lines.append(("", f"› {words.one_line(each.data['text'], 1000)}", "bold"))
         else:
             run.apply(each.event)
-            lines += narration.of_event(run, each.type, each.data)
+            lines += words.of_event(run, each.type, each.data)
     return lines, typed
 
 

@@ -18,16 +18,14 @@ from typing import Any
 import click
 
 from maos.app import Maos
-from maos.cli import documents, render
-from maos.cli.agent import words
+from maos.cli import documents, render, words
 from maos.cli.database import ask
 from maos.cli.failures import INTERRUPTED, SIGNALLED, note
 from maos.cli.input import cancel, heard
 from maos.cli.render import clean
 from maos.cli.runs import page
-from maos.cli.runs.live import LiveRun, LiveView
-from maos.cli.runs.narration import prompt_of
-from maos.cli.transfer import show_acts
+from maos.cli.runs.live import LiveRun, LiveView, prompt_of
+from maos.cli.runs.plans import show_acts
 from maos.errors import MaosError
 from maos.model.question import Open
 from maos.model.run import Run

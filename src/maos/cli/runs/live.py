@@ -15,11 +15,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from maos.cli import documents, render
-from maos.cli.agent import words
-from maos.cli.input import cancel
+from maos.cli import documents, render, words
+from maos.cli.input import Prompt, cancel
 from maos.cli.render import clean, shorten
-from maos.cli.runs import narration, page
+from maos.cli.runs import page
 from maos.errors import InvalidInput
 from maos.model.attempt import Attempt
 from maos.model.events.parts import PERSON
@@ -77,7 +76,7 @@ class LiveView(Observer):
     async def follow(self, feed: RunFeed) -> AsyncIterator[Update]:
         """Render a feed, and yield its updates."""
         self.switch(feed.run)
-        self._attempts = {narration.task_of(feed.run.id, each.agent): each for each in feed.attempts.values()}
+        self._attempts = {words.task_of(feed.run.id, each.agent): each for each in feed.attempts.values()}
         async for update in feed:
             self.update(update)
             yield update
@@ -97,21 +96,21 @@ class LiveView(Observer):
             case RunUpdate(run, event):
                 self.run, data = run, event.data
                 self.emit({"kind": event.type, "run": run.id, **documents.time(data.pop("at_us")), **data})
-                for task, text, style in narration.of_event(run, event.type, data):
+                for task, text, style in words.of_event(run, event.type, data):
                     self.report(text, style, task=task)
             case AgentOutput(attempt, facts):
-                task = narration.task_of(self.run.id, attempt.agent)
+                task = words.task_of(self.run.id, attempt.agent)
                 self._attempts[task] = attempt
                 about = {"run": self.run.id, "task": task, "agent": attempt.agent}
                 for data in (fact.data for fact in facts):
-                    if said := narration.of_fact(attempt.agent, data):
+                    if said := words.notable(attempt.agent, data):
                         self.emit({**data, **about, **documents.time(attempt.output_us or None)})
                         self.report(*said, task=task)
             case Message() as message if message.sender != PERSON and message.type != "discovery":
                 self.emit({"kind": "message", **message.data, **documents.time(message.at_us)})
-                to = ", ".join(narration.task_of(self.run.id, each) for each in message.to)
+                to = ", ".join(words.task_of(self.run.id, each) for each in message.to)
                 text = f"→ {'all' if message.topic else to}: {words.one_line(message.text, MESSAGE_WIDTH)}"
-                self.report(text, "", task=narration.task_of(self.run.id, message.sender))
+                self.report(text, "", task=words.task_of(self.run.id, message.sender))
         self._changed.set()
 
     def notice(self, text: str, document: dict[str, Any]) -> None:
@@ -134,7 +133,7 @@ class LiveView(Observer):
 
     @property
     def _name_width(self) -> int:
-        return min(narration.NAME_WIDTH_MAX, max((len(name) for name in self.run.tasks), default=0))
+        return min(words.NAME_WIDTH_MAX, max((len(name) for name in self.run.tasks), default=0))
 
     # --- where it is written ---------------------------------------------------------------------------------
 
@@ -377,6 +376,13 @@ class LiveRun:
         if self._task is not None:
             await cancel(self._task)
         await self.unfollow()
+
+
+def prompt_of(run: str, question: Open, left: int) -> Prompt:
+    """The prompt for the answer to a question, with the number of questions after it."""
+    label = "answer › " if question.kind == "question" else "yes or no › "
+    about = [*words.lines_of(run, question), *([f"  and {left} more"] if left else [])]
+    return Prompt("answer", label, about, question.ref)
 
 
 # --- commands that follow a run ----------------------------------------------------------------------------------

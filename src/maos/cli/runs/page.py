@@ -1,25 +1,26 @@
-"""Runs, their tasks, agents and messages: as tables, pages and summaries for people, as documents for programs."""
+"""Runs, their tasks, agents, messages and questions: as tables, pages, summaries, and documents for programs."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from maos.cli import questions, render
-from maos.cli.agent import words
-from maos.cli.agent.status import code_of
+from maos.cli import render, words
+from maos.cli.agent.status import AGENTS, code_of
 from maos.cli.documents import Document, of, time
 from maos.cli.failures import LIMIT_REACHED, STOPPED
 from maos.cli.render import Column, Listing, clean
 from maos.model.failure import TABLE
+from maos.model.question import PERMISSION, Open, short
 
 if TYPE_CHECKING:
     from maos.bus.history import SentMessage
-    from maos.model.attempt import Attempt
     from maos.model.run import Run, TaskState
     from maos.runs.file_changes import Look
     from maos.runs.status import RunSummary, RunView
+    from maos.views.agents import AgentStatus
 
 STYLES = {
     "initializing": "dim", "idle": "dim", "working": "green", "waiting_for_user": "bold yellow",
@@ -109,8 +110,8 @@ def document(status: RunView, *, tasks: bool = False, messages: Sequence[SentMes
         "restoration_count": again,
         "restoration_source": run.restored_from if again else None,
         **time(run.restored_us if again else None, "last_restored"),
-        **AGENTS.document(list(status.attempts.items())),
-        "pending_questions": [questions.document(each) for each in status.questions],
+        **AGENTS.document(agents_of(status)),
+        "pending_questions": [question_document(each) for each in status.questions],
         "checkpoints": [{**of(each, "name", "version"), **time(each.at_us)} for each in run.checkpoints],
         **({"tasks": [task_document(each, run) for each in run.tasks.values()]} if tasks else {}),
         **(MESSAGES.document(messages) if messages is not None else {}),
@@ -144,17 +145,11 @@ def look_document(found: Look, on_change: str) -> Document:
     return {**head, **of(found.changes), "what": found.what or None}
 
 
-def _agent(named: tuple[str, Attempt]) -> Document:
-    name, attempt = named
-    known = of(attempt, "kind", "status", "activity", "turns", "pid", "session")
-    active_us = attempt.output_us or attempt.planned_us or None
-    return {"agent": name, **known, "cost_usd": attempt.total_cost_usd, **time(active_us, "last_active")}
+def agents_of(status: RunView) -> list[AgentStatus]:
+    """The agents of a run that are at work, each by its newest attempt."""
+    from maos.views.agents import status_of
 
-
-def _state(named: tuple[str, Attempt]) -> str:
-    from maos.views.agents import state_of
-
-    return state_of(named[1])
+    return [status_of([each]) for each in status.attempts.values()]
 
 
 def _message(each: SentMessage) -> Document:
@@ -179,32 +174,35 @@ RUNS: Listing[RunView] = Listing(
     ),
     of=summary,
 )
-AGENTS: Listing[tuple[str, Attempt]] = Listing(
-    "agents",
-    (
-        Column("agent", lambda each: each[0], style="bold", yields=1),
-        Column("kind", lambda each: each[1].kind, yields=1),
-        Column("status", _state),
-        Column("turns", lambda each: str(each[1].turns or ""), right=True),
-        Column("cost", lambda each: _cost(each[1].total_cost_usd), right=True),
-        Column("doing", lambda each: words.one_line(each[1].activity, 80), style="dim", yields=2),
-    ),
-    of=_agent,
-)
-TASKS: Listing[TaskState] = Listing(
-    "tasks",
-    (
-        Column("", lambda each: _TASK_MARKS.get(each.status, "")),
-        Column("task", lambda each: each.name, style="bold", yields=1),
-        Column("status", lambda each: each.status),
-        Column("needs", lambda each: " ".join(each.needs), style="dim", yields=2),
-        Column("attempts", lambda each: str(each.attempts or ""), right=True),
-        Column("took", _took, right=True),
-        Column("cost", lambda each: _cost(each.cost_usd), right=True),
-        Column("result", lambda each: words.one_line(each.why or each.result or str(each.plan.get("task", "")), 80),
-              style="dim", yields=3),
-    ),
-)  # fmt: skip
+
+
+def tasks_of(run: Run) -> Listing[TaskState]:
+    """How the tasks of a run are listed."""
+
+    def agent(task: TaskState) -> str:
+        usual = "shell" if task.plan.get("command") else run.options.get("kind", "")
+        return str(task.plan.get("agent") or task.plan.get("kind") or usual)
+
+    def result(task: TaskState) -> str:
+        text = task.why or task.result or str(task.plan.get("task", ""))
+        return words.one_line(text.strip().partition("\n")[0], 80)
+
+    return Listing(
+        "tasks",
+        (
+            Column("", lambda each: _TASK_MARKS.get(each.status, "")),
+            Column("task", lambda each: each.name, style="bold", yields=1),
+            Column("agent", agent, yields=1),
+            Column("status", lambda each: each.status),
+            Column("needs", lambda each: " ".join(each.needs), style="dim", yields=2),
+            Column("attempts", lambda each: str(each.attempts or ""), right=True),
+            Column("took", _took, right=True),
+            Column("cost", lambda each: _cost(each.cost_usd), right=True),
+            Column("result", result, style="dim", yields=3),
+        ),
+    )
+
+
 MESSAGES: Listing[SentMessage] = Listing(
     "messages",
     (
@@ -226,6 +224,47 @@ def show_messages(messages: Sequence[SentMessage], total: int) -> None:
         render.line((f"… and {render.many(total - len(messages), 'earlier message')} (--json prints all)", "dim"))
 
 
+# --- questions ---------------------------------------------------------------------------------------------------
+
+
+def question_document(asked: Open) -> Document:
+    """A question as programs see it (R-207)."""
+    is_permission = asked.kind == PERMISSION
+    return {
+        "id": asked.ref,
+        "kind": asked.kind,
+        "run": None if is_permission else asked.owner,
+        "question": asked.text,
+        "tool": {"name": asked.tool, "input": asked.input} if is_permission else None,
+        **of(asked, "choices", "context", "asked_us", "asked_by", "default", "expires_us", "recorded"),
+    }
+
+
+def show_open(asked: Sequence[Open], others: Sequence[Open] | None = None) -> None:
+    """Print questions, each with the command that answers it; its id is shorter when the questions of all are known."""
+    for each in asked:
+        by = ", ".join(each.asked_by) or each.owner
+        render.line(("? ", "bold yellow"), (clean(by), "bold"), f" {_line(each)}")
+        if each.context:
+            render.line("  ", words.one_line(each.context, render.room_for_value(2)))
+        if each.kind == "unknown":
+            continue  # the command that resolves it is its context
+        is_free = each.kind == "question" or (each.kind == "workflow" and not each.choices)
+        if each.choices and is_free:
+            render.line(("  choose: ", "dim"), clean(" | ".join(each.choices)))
+        if each.default is not None:
+            render.line((f"  without an answer by {render.when(each.expires_us)}: ", "dim"), clean(each.default))
+        id = short(each, asked, others)
+        what = '"…"' if is_free else "|".join(map(shlex.quote, each.choices)) or "yes|no"
+        render.line(("  answer with: ", "dim"), (f"maos answer {clean(id)} {what}", "bold"))
+
+
+def _line(each: Open) -> str:
+    if each.kind == "permission":
+        return f"asks to use {words.tool(each.tool, each.input)}"
+    return f"asks: {words.one_line(each.text, 400)}"
+
+
 # --- the page ----------------------------------------------------------------------------------------------------
 
 
@@ -245,17 +284,17 @@ def show(status: RunView, *, tasks: bool, messages: Sequence[SentMessage] | None
             render.line((f"  {label:<{LABEL_WIDTH - 2}}", "dim"), words.one_line(text, room))
     if status.attempts:
         render.line()
-        AGENTS.table(list(status.attempts.items()))
+        AGENTS.table(agents_of(status))
     if tasks:
         render.line()
         found = sorted(run.tasks.values(), key=lambda each: list(_TASK_MARKS).index(each.status))
-        TASKS.table(found, shown_max=TASKS_SHOWN_MAX)
+        tasks_of(run).table(found, shown_max=TASKS_SHOWN_MAX)
     if messages is not None:
         render.line()
         show_messages(messages, status.messages)
     if status.questions:
         render.line()
-        questions.show_open(status.questions)
+        show_open(status.questions)
 
 
 def _fields(status: RunView) -> list[tuple[str, str]]:
@@ -332,7 +371,7 @@ def show_summary(found: RunSummary) -> None:
     render.line((run.status, f"bold {style}"), "".join(f" · {each}" for each in _end_figures(run)))
     if run.why and run.status != "completed":
         render.line(f"  {clean(run.why)}")
-    _tasks(str(run.options.get("kind", ""))).table(list(run.tasks.values()), shown_max=TASKS_SHOWN_MAX)
+    tasks_of(run).table(list(run.tasks.values()), shown_max=TASKS_SHOWN_MAX)
     if found.discoveries:
         render.line(f"  {render.many(len(found.discoveries), 'discovery', 'discoveries')}")
     for each in found.discoveries[-DISCOVERIES_SHOWN_MAX:]:
@@ -350,40 +389,14 @@ def _end_figures(run: Run) -> list[str]:
     return [f"{run.done} of {len(run.tasks)} tasks done", *_figures(run, took_us)]
 
 
-def _tasks(kind: str) -> Listing[TaskState]:
-    """How tasks are listed in a run whose agents are of a kind unless their task says another."""
-
-    def agent(task: TaskState) -> str:
-        return str(task.plan.get("agent") or task.plan.get("kind") or ("shell" if task.plan.get("command") else kind))
-
-    def result(task: TaskState) -> str:
-        text = task.why if task.status == "failed" else task.result
-        return words.one_line(text.strip().partition("\n")[0], 80)
-
-    return Listing(
-        "tasks",
-        (
-            Column("task", lambda each: each.name, style="bold", yields=1),
-            Column("agent", agent, yields=1),
-            Column("status", lambda each: each.status),
-            Column("took", _took, right=True),
-            Column("cost", lambda each: _cost(each.cost_usd), right=True),
-            Column("result", result, style="dim", yields=2),
-        ),
-    )
-
-
 def _show_files(found: RunSummary) -> None:
     if found.files is None:
         return
+    render.line(f"  {words.changed(found.files)}")
     if not found.files:
-        render.line("  no file was changed")
         return
-    added, removed = (sum(getattr(each, key) or 0 for each in found.files) for key in ("added", "removed"))
-    render.line(f"  {render.many(len(found.files), 'file')} changed, +{added} -{removed}")
     for each in found.files[:FILES_SHOWN_MAX]:
-        counts = "binary" if each.added is None else f"+{each.added} -{each.removed}"
-        render.line("    ", clean(each.path), (f"  {counts}", "dim"))
+        render.line("    ", clean(each.path), (f"  {words.counts(each)}", "dim"))
     if len(found.files) > FILES_SHOWN_MAX:
         render.line((f"    … and {len(found.files) - FILES_SHOWN_MAX} more", "dim"))
     render.line(f"  to merge them: maos merge {found.run.id}")
@@ -429,17 +442,16 @@ def markdown(found: RunSummary) -> str:
     lines = [f"# {_plain(title)}", "", f"{run.status} · {' · '.join(_end_figures(run))}", ""]
     if run.why and run.status != "completed":
         lines += [_plain(run.why), ""]
-    lines += ["| task | agent | status | took | cost |", "|---|---|---|---|---|"]
-    listing = _tasks(str(run.options.get("kind", "")))
-    lines += [f"| {' | '.join(map(_plain, listing.cells(task)[:5]))} |" for task in run.tasks.values()]
+    columns = tasks_of(run).columns[1:-1]  # without the mark and the result
+    lines += [f"| {' | '.join(each.title for each in columns)} |", "|---" * len(columns) + "|"]
+    for task in run.tasks.values():
+        lines.append(f"| {' | '.join(_plain(each.text(task)) for each in columns)} |")
     if found.discoveries:
         lines += ["", "## Discoveries", ""]
         lines += [f"- {_plain(each['task'])}: {_plain(str(each.get('text', '')))}" for each in found.discoveries]
     if found.files:
         lines += ["", "## Files", ""]
-        for each in found.files:
-            counts = "binary" if each.added is None else f"+{each.added} -{each.removed}"
-            lines.append(f"- {_plain(each.path)} {counts}")
+        lines += [f"- {_plain(each.path)} {words.counts(each)}" for each in found.files]
     said = [task for task in run.tasks.values() if task.result.strip()]
     if said:
         lines += ["", "## Results"]

@@ -5,19 +5,18 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from maos.cli import documents, render
-from maos.cli.agent import words
+from maos.cli import documents, render, words
 from maos.cli.commands import named_text
 from maos.cli.database import ask, need_yes
-from maos.cli.failures import FAILED, USAGE, note, report
+from maos.cli.failures import FAILED, note, report_error
 from maos.cli.render import clean
 from maos.errors import InvalidInput
-from maos.model.plan import BadPlan, Problem, Task, batches
+from maos.model.plan import BadPlan, Task, batches
 from maos.model.run import Run
 from maos.plans import parser, source
 from maos.plans.source import Source
@@ -25,9 +24,15 @@ from maos.runs import agent_types, plan_input
 from maos.runs.agent_types import SHIPPED, AgentType
 from maos.runs.plan_input import Addition, ValidPlan, validate
 
+if TYPE_CHECKING:
+    from maos.runs.consent import Act
+
 TASKS_SHOWN_MAX = 200
 TASK_WIDTH = 70
+WORDS_WIDTH = 100
+COMMAND_WIDTH = 2_000
 NAME_WIDTH_MAX = 24
+ANSWERS = click.Choice(["y", "yes", "n", "no", "e", "edit"], case_sensitive=False)
 
 
 def read(path: str, variables: Sequence[str] = ()) -> Source:
@@ -49,10 +54,7 @@ def approve(
     draft: Source, types: Mapping[str, AgentType], options: Mapping[str, Any], *, auto: bool, as_json: bool
 ) -> ValidPlan:
     """Show a plan and ask a person to approve it, perhaps after editing it. Never called within an event loop."""
-    try:
-        found = validate(draft, types)
-    except BadPlan as error:
-        refuse(draft.name, error.problems)
+    found = validate(draft, types)
     if as_json:
         documents.show_line({"kind": "plan", **msgspec.to_builtins(found.plan)})
     else:
@@ -61,14 +63,14 @@ def approve(
     if auto:
         return found
     while True:
-        answer = _ask("Run this plan? [y]es, [n]o, [e]dit: ")
+        answer = click.prompt("Run this plan? [y]es, [n]o, [e]dit", type=ANSWERS, show_choices=False, err=True)
         if answer in ("y", "yes"):
             return found
         if answer in ("n", "no"):
-            _end()
-        if answer in ("e", "edit"):
-            draft, found = _edited(draft, types)
-            show(found, options)
+            click.echo("nothing was started", err=True)
+            raise click.exceptions.Exit(FAILED)
+        draft, found = _edited(draft, types)
+        show(found, options)
 
 
 def _edited(draft: Source, types: Mapping[str, AgentType]) -> tuple[Source, ValidPlan]:
@@ -79,17 +81,8 @@ def _edited(draft: Source, types: Mapping[str, AgentType]) -> tuple[Source, Vali
         try:
             return draft, validate(draft, types)
         except BadPlan as error:
-            _show_problems(draft.name, error.problems)
-        if _ask("Edit it again? [y]es, [n]o: ") not in ("y", "yes", "e", "edit"):
-            _end()
-
-
-def added(run: Run, texts: Sequence[str]) -> Addition | None:
-    """The tasks that are to be added, if any; what is wrong with them is reported, and the command ends."""
-    try:
-        return addition(run, texts) if texts else None
-    except BadPlan as error:
-        refuse("the new work", error.problems)
+            report_error(error)
+        ask("Edit it again?", default=True)
 
 
 def approve_added(run: Run, found: Addition, *, auto: bool, as_json: bool) -> None:
@@ -99,33 +92,6 @@ def approve_added(run: Run, found: Addition, *, auto: bool, as_json: bool) -> No
     need_yes("the new work is not approved", yes=auto, as_json=as_json, flags="--auto")
     if not auto:
         ask("Add it and resume?")
-
-
-def _end() -> NoReturn:
-    click.echo("nothing was started", err=True)
-    raise click.exceptions.Exit(FAILED)
-
-
-def _ask(question: str) -> str:
-    click.echo(question, nl=False, err=True)
-    answer = sys.stdin.readline()
-    if not answer:
-        raise click.Abort
-    return answer.strip().lower()
-
-
-def refuse(name: str, problems: Sequence[Problem]) -> NoReturn:
-    """Print everything that is wrong with a plan, and exit with code 2."""
-    _show_problems(name, problems)
-    raise click.exceptions.Exit(USAGE)
-
-
-def _show_problems(name: str, problems: Sequence[Problem]) -> None:
-    report(f"{name} is not a valid plan")
-    for each in problems[:TASKS_SHOWN_MAX]:
-        click.echo(f"  {clean(str(each))}", err=True)
-    if len(problems) > TASKS_SHOWN_MAX:
-        click.echo(f"  … and {len(problems) - TASKS_SHOWN_MAX} more", err=True)
 
 
 def show(found: ValidPlan, options: Mapping[str, Any]) -> None:
@@ -193,3 +159,18 @@ def _show_task(task: Task, kind: str, stem: str, *, last: bool, width: int) -> N
     )
     if any(limits):
         render.line((below + ", ".join(f"at most {each}" for each in limits if each), "dim"))
+
+
+def show_acts(run: Run, acts: Sequence[Act]) -> None:
+    """Print what resuming a run starts, by which kind of agent, and what each may do without asking."""
+    if not acts:
+        return
+    render.line(f"resuming {clean(run.id)} starts:")
+    width = max(len(each.task) for each in acts)
+    for each in acts:
+        said = shlex.join(each.command) if each.command else words.one_line(each.words, WORDS_WIDTH)
+        may = [f"permission {each.permission}"] if each.permission and not each.command else []
+        may += [f"tools {', '.join(each.tools)}"] if each.tools else []
+        who = f"{each.kind}{' ' + each.what if each.what != 'task' else ''}{', ' + '; '.join(may) if may else ''}"
+        render.line("  ", (clean(each.task).ljust(width), "bold"), f"  {clean(said)[:COMMAND_WIDTH]}  ",
+                    (f"({clean(who)})", "dim"))  # fmt: skip

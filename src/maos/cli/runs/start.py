@@ -1,28 +1,16 @@
-"""`maos run` and `maos resume`: from a request or a plan to finished work, also after minutes, days or weeks."""
+"""`maos run`, `chat` and `resume`: from a request or a plan to finished work, also after minutes, days or weeks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import completion, render
-from maos.cli.agent import words
+from maos.cli import commands, render, words
 from maos.cli.agent.status import code_of
-from maos.cli.commands import (
-    DURATION,
-    LINES,
-    PERMISSIONS,
-    TIME_LIMIT,
-    LazyCommand,
-    dry_run_option,
-    forward,
-    is_given,
-    json_command,
-    options,
-    seconds,
-)
+from maos.cli.commands import DURATION, LINES, LazyCommand, dry_run_option, forward, is_given, json_command, seconds
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note, report
 from maos.errors import InvalidInput
@@ -38,27 +26,27 @@ CONCURRENCY = 4
 INTERRUPTED_SHOWN_MAX = 3
 
 
-run_limits = options(
+run_limits = commands.options(
     click.option("--budget", type=click.FloatRange(min=0, min_open=True), metavar="USD",
                  help="Pause the run when it has cost so much; its agents are warned before."),
     click.option("--tokens", type=click.IntRange(min=1), metavar="N",
                  help="Pause the run when it has used so many tokens."),
     click.option("--run-time", type=DURATION, help="Pause the run after so long."),
 )  # fmt: skip
-new_run = options(
+new_run = commands.options(
     click.option("--concurrency", type=click.IntRange(min=1, max=1000), default=CONCURRENCY, show_default=True,
                  metavar="N", help="How many agents work at once."),
     click.option("--kind", default="claude", show_default=True, help="The kind of agents, unless the plan names one."),
     click.option("--model", default="", help="The model they use, unless the plan names another."),
-    click.option("--permission", type=click.Choice(PERMISSIONS), default="edits", show_default=True,
+    click.option("--permission", type=click.Choice(commands.PERMISSIONS), default="edits", show_default=True,
                  help="What agents may do without asking, unless their type says otherwise: nothing, or edit files."),
     click.option("--cwd", type=click.Path(exists=True, file_okay=False), default=".", help="The folder to work in."),
     click.option("--in-place", is_flag=True, help="Work in the folder itself, not in git worktrees."),
-    click.option("--time-limit", type=DURATION, default=TIME_LIMIT, show_default=True,
+    click.option("--time-limit", type=DURATION, default=commands.TIME_LIMIT, show_default=True,
                  help="For each agent; 0s: none."),
     run_limits,
 )  # fmt: skip
-"""What a run is made with; `run_options` makes one thing of it."""
+"""What a run is made with; `_made_with` makes one thing of it."""
 summary_option = click.option(
     "--summary", type=click.Path(dir_okay=False, writable=True), default="", metavar="FILE",
     help="Also write the summary to a file, as Markdown.",
@@ -75,15 +63,22 @@ on_change_option = click.option(
 )  # fmt: skip
 
 
-def run_options(database: DatabaseTarget, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run is made with, as it keeps it: as the flags say, else the settings."""
+def _made_with(database: DatabaseTarget, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The folder of a new run, its options as it keeps them, and the types of agents that it can name.
+
+    The options are as the flags say, else the settings.
+    """
+    from maos.runs import agent_types
     from maos.runs.plan_input import with_defaults
 
+    folder = Path(given["cwd"]).absolute()
     names = ("kind", "permission", "model", "concurrency", "time_limit")
     said = {name: given[name] for name in names if is_given(name)}
     if "time_limit" in said:
         said["time_limit_s"] = seconds(said.pop("time_limit")) or 0.0
-    return with_defaults(database.settings.values, {**said, "in_place": given["in_place"], "budget": _limits(given)})
+    said |= {"in_place": given["in_place"], "budget": _limits(given)}
+    options = with_defaults(database.settings.values, said)
+    return {"folder": folder, "options": options, "types": agent_types.known(folder)}
 
 
 def _limits(given: Mapping[str, Any]) -> dict[str, float]:
@@ -160,23 +155,19 @@ def start(
     variables: Sequence[str] = (),
 ) -> int:
     """Have the plan in a file, or of a request, approved; start a run of it and execute it; return the exit code."""
-    from pathlib import Path
-
     from maos.cli.runs import foreground, plans
-    from maos.runs import agent_types
     from maos.runs.file_changes import origin_of
     from maos.runs.service import new_id
 
     check_addresses(database, given["notify"])
     as_json = given["as_json"]
-    id, folder, options = new_id(), Path(given["cwd"]).absolute(), run_options(database, given)
-    types = agent_types.known(folder)
+    id, made_with = new_id(), _made_with(database, given)
+    folder, options = made_with["folder"], made_with["options"]
     if file:
         draft = plans.read(file, variables)
     else:
-        asked = {"run": id, "folder": folder, "options": options, "types": types}
-        draft = _ask_planner(database, request, asked, as_json=as_json)
-    approved = plans.approve(draft, types, options, auto=given["auto"], as_json=as_json)
+        draft = _ask_planner(database, request, {"run": id, **made_with}, as_json=as_json)
+    approved = plans.approve(draft, made_with["types"], options, auto=given["auto"], as_json=as_json)
     if file and file != "-" and approved.parsed:
         options |= origin_of(approved.parsed).option()
 
@@ -191,8 +182,6 @@ def start(
 
 def _ask_planner(database: DatabaseTarget, request: str, asked: Mapping[str, Any], *, as_json: bool) -> Source:
     """The plan that an agent makes; one that cannot be used is reported, and the command ends."""
-    from maos.cli.runs import plans
-    from maos.model.plan import BadPlan
     from maos.plans.parser import to_source
     from maos.runs.planner import PlanningFailed, planner_of
 
@@ -212,11 +201,37 @@ def _ask_planner(database: DatabaseTarget, request: str, asked: Mapping[str, Any
 
     try:
         return database.write(work, create=True)
-    except BadPlan as error:
-        plans.refuse("the plan of the agent", error.problems)
     except PlanningFailed as error:
         report(error.what, error.hint)
         raise click.exceptions.Exit(code_of(error.failure)) from error
+
+
+@json_command(
+    "maos chat", "maos chat r-1a2b3c", "printf 'Add a --verbose option\\nyes\\n' | maos chat --json", json=LINES
+)
+@click.argument("id", metavar="[ID]", required=False, default="", shell_complete=commands.complete_runs)
+@click.option("--auto", is_flag=True, help="Execute plans, and resume, without asking.")
+@new_run
+@notify_option
+def chat(database: DatabaseTarget, /, id: str, **given: Any) -> int:
+    """Begin a run and steer it in conversation.
+
+    Say what is to be done. An agent plans it; say yes, no, or what to change. While the agents work, you see what they
+    do, answer what they ask, send them messages (@NAME TEXT), and give them more work (/add TEXT). /help lists all.
+
+    Ctrl+C pauses and leaves. With ID, the conversation about an earlier run continues, days later too, or about one
+    that another process executes. Without ID, you are asked whether to resume the newest unfinished run. Lines may also
+    come from a pipe.
+    """
+    check_addresses(database, given["notify"])
+    made_with = _made_with(database, given)
+
+    async def work(m: Maos) -> int:
+        from maos.cli.chat.loop import ChatLoop
+
+        return await ChatLoop(m, made_with, given).hold(id)
+
+    return database.write(work, create=not id)
 
 
 async def _tell_interrupted(m: Maos, *, but: str = "") -> None:
@@ -235,7 +250,7 @@ async def _tell_interrupted(m: Maos, *, but: str = "") -> None:
     "maos resume r-1a2b --cwd .",
     json=LINES,
 )
-@click.argument("id", metavar="[ID]", required=False, default="", shell_complete=completion.runs)
+@click.argument("id", metavar="[ID]", required=False, default="", shell_complete=commands.complete_runs)
 @click.option(
     "--task", "tasks", multiple=True, metavar="TEXT",
     help="More work: TEXT, 'NAME: TEXT', 'NAME after A, B: TEXT', or @FILE for a plan. Can be repeated.",
@@ -283,7 +298,7 @@ def resume(database: DatabaseTarget, /, id: str, **given: Any) -> int:
     if given["tasks"] or given["dry_run"]:
         run = database.read(find)
         id = run.id
-        added = plans.added(run, given["tasks"])
+        added = plans.addition(run, given["tasks"]) if given["tasks"] else None
         if given["dry_run"]:
             database.read(lambda m: foreground.preview(m, run, added, given["cwd"], on_change, as_json=as_json))
             return 0

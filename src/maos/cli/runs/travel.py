@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from maos.cli import completion, render
-from maos.cli import documents as shared
-from maos.cli.agent import words
-from maos.cli.commands import VERSION, WHEN, Version, dry_run_option, json_command, yes_option
-from maos.cli.completion import run_argument
+from maos.cli import commands, documents, render, words
+from maos.cli.commands import VERSION, WHEN, Version, dry_run_option, json_command, run_argument, yes_option
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import CONFLICT
 from maos.cli.render import Column, Listing, clean
@@ -28,8 +25,6 @@ if TYPE_CHECKING:
     from maos.travel.service import PlannedStep, TravelPlan
 
 POINT = "a checkpoint's name, a version such as 12 or -1, @POSITION, or a time such as 10m or 2026-03-01T14:30"
-_POSITION = re.compile(r"@([0-9]{1,18})")
-_VERSION = re.compile(r"[0-9]{1,18}|(newest)?(-[0-9]{1,18})?")
 
 without_files_option = click.option(
     "--without-files", is_flag=True, help="Continue although the files of agents that work in place stay as they are."
@@ -83,10 +78,10 @@ class CheckpointRow(NamedTuple):
     attempt: int | None = None
 
 
-def _checkpoint(row: CheckpointRow) -> shared.Document:
-    made = shared.of(row.made, "name", "version", "trigger")
-    return {**shared.of(row, "agent", "attempt"), **made, "commit": row.made.commit or None,
-            **shared.time(row.made.at_us)}  # fmt: skip
+def _checkpoint(row: CheckpointRow) -> documents.Document:
+    made = documents.of(row.made, "name", "version", "trigger")
+    return {**documents.of(row, "agent", "attempt"), **made, "commit": row.made.commit or None,
+            **documents.time(row.made.at_us)}  # fmt: skip
 
 
 CHECKPOINTS: Listing[CheckpointRow] = Listing(
@@ -148,7 +143,7 @@ VERSIONS: Listing[Any] = Listing(
         Column("what", _happened, yields=1),
     ),
     of=lambda each: {"version": each.version, "position": each.position, "event": each.type,
-                     "what": _happened(each), **shared.time(each.time_us)},
+                     "what": _happened(each), **documents.time(each.time_us)},
 )  # fmt: skip
 
 
@@ -276,7 +271,7 @@ def _show(plan: TravelPlan, run: Run | None, *, as_json: bool) -> None:
     """Print what a rollback or a fork does to each task; `run` is the run afterwards, None for a dry run."""
     if as_json:
         after = {} if run is None else {"version": run.version, "status": run.status}
-        shared.show({"dry_run": run is None, **shared.of(plan), "undo": plan.undo, **after})
+        documents.show({"dry_run": run is None, **documents.of(plan), "undo": plan.undo, **after})
         return
     STEPS.table(plan.steps)
     if plan.commit:
@@ -297,9 +292,9 @@ async def point(m: Maos, run: Run, text: str | None) -> PointInTime:
 def _when(run: Run, text: str | None) -> When:
     if not text:
         return None
-    if any(each.name == text for each in run.checkpoints) or _POSITION.fullmatch(text):
+    if any(each.name == text for each in run.checkpoints) or text.startswith("@"):
         return text
-    if _VERSION.fullmatch(text):
+    with suppress(click.BadParameter):
         found: Version = VERSION.convert(text, None, None)
         if not found.number and not found.from_newest:
             raise InvalidInput(f"{run.id} has no version 0", hint=f"its versions are 1 to {run.version}")
@@ -315,7 +310,7 @@ def _when(run: Run, text: str | None) -> When:
     "maos join r-1a2b3c r-4d5e6f --dry-run", "maos join r-1a2b3c r-4d5e6f", "maos join r-1a2b3c r-4d5e6f --theirs"
 )
 @run_argument
-@click.argument("other", metavar="OTHER", shell_complete=completion.runs)
+@click.argument("other", metavar="OTHER", shell_complete=commands.complete_runs)
 @click.option("--ours", "policy", flag_value="ours", help="Where both changed something, take it from ID.")
 @click.option("--theirs", "policy", flag_value="theirs", help="Take it from OTHER.")
 @click.option("--newest", "policy", flag_value="newest", help="Take what came last.")
@@ -337,10 +332,11 @@ def join(database: DatabaseTarget, id: str, other: str, policy: str | None, dry_
 
     done = database.read(work) if dry_run else database.write(work)
     if as_json:
-        conflicts = [{"id": each.id, **shared.of(each), "chosen": done.chosen.get(each.id)} for each in done.conflicts]
-        found = {"dry_run": dry_run, **shared.of(done, "run", "other", "base", "undo", "taken", "added")}
+        chosen = done.chosen
+        conflicts = [{"id": each.id, **documents.of(each), "chosen": chosen.get(each.id)} for each in done.conflicts]
+        found = {"dry_run": dry_run, **documents.of(done, "run", "other", "base", "undo", "taken", "added")}
         found |= {"joined": not (done.open or dry_run), "questions": [each.ref for each in done.asked]}
-        shared.show({**found, "conflicts": conflicts, "commit": done.commit or None})
+        documents.show({**found, "conflicts": conflicts, "commit": done.commit or None})
     else:
         _show_union(done, dry_run=dry_run)
     return CONFLICT if done.open and not dry_run else 0

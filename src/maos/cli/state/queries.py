@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import documents, render
-from maos.cli.commands import LINES, VERSION, WHEN, Version, full_option, json_command, path_option, pointer
-from maos.cli.completion import agent_argument
+from maos.cli import commands, documents, render
+from maos.cli.commands import LINES, VERSION, WHEN, Version, agent_argument, full_option, json_command, pointer
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, code_for, report
 from maos.cli.render import Column, Listing, clean, shorten
@@ -90,7 +89,7 @@ def list_(database: DatabaseTarget, prefix: str, as_json: bool) -> int:
     "maos state show reviewer --path /messages --last 3",
 )
 @agent_argument
-@path_option
+@commands.path_option
 @click.option(
     "--last", type=click.IntRange(min=0), metavar="N", help="Only so many entries of the list at --path, the last ones."
 )
@@ -128,7 +127,7 @@ def peek(ctx: click.Context, _database: DatabaseTarget, /, **given: Any) -> None
 @agent_argument
 @click.argument("version", metavar="[VERSION]", type=VERSION, required=False)
 @click.option("--time", type=WHEN, help="ISO 8601 (local unless it says otherwise), or how long ago: 15m, 2h, 3d.")
-@path_option
+@commands.path_option
 def at(
     database: DatabaseTarget, agent: str, version: Version | None, time: int | None, path: str | None, as_json: bool
 ) -> None:
@@ -185,8 +184,8 @@ def _show_peek(found: Peek, path: str, full: bool, as_json: bool) -> None:
 
 def document(state: State) -> documents.Document:
     """A state with its data, for programs."""
-    head = {name: getattr(state, name) for name in ("agent", "version", "type", "source", "checksum")}
-    return {**head, **documents.time(state.time_us), "status": state.raw().get("status"), "data": state.raw()}
+    head = documents.of(state, "agent", "version", "type", "source", "checksum", "time_us")
+    return {**head, "status": state.raw().get("status"), "data": state.raw()}
 
 
 # --- its history -------------------------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from maos.cli import commands, documents, render
-from maos.cli.commands import Version, consent_options, full_option, json_command, options, pointer, source_option
-from maos.cli.completion import agent_argument
+from maos.cli.commands import Version, agent_argument, consent_options, full_option, json_command, pointer
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.render import Column, Listing, clean, shorten
 from maos.cli.state.queries import document, show_changes
@@ -32,14 +31,14 @@ expected_option = click.option(
 )
 
 
-_event_options = options(
-    source_option,
+_event_options = commands.options(
+    commands.source_option,
     click.option("--meta", "metadata", type=commands.JSON_OBJECT, metavar="JSON", help="More about it, an object."),
     click.option("--correlation", help="What it belongs to, such as the id of a run."),
     click.option("--causation", help="The id of the event that led to it, such as agent/planner@4."),
     click.option("--key", help="A command that is repeated with the same key changes nothing more."),
 )
-_return_options = options(source_option, consent_options, full_option)
+_return_options = commands.options(commands.source_option, consent_options, full_option)
 
 
 @json_command(
@@ -112,8 +111,7 @@ def update(
 
 
 def _update_document(agent: str, done: Update) -> documents.Document:
-    head = {name: getattr(done, name) for name in ("version", "previous", "checksum")}
-    return {"agent": agent, **head, "changes": documents.of(done.changes)}
+    return {"agent": agent, **documents.of(done, "version", "previous", "checksum", "changes")}
 
 
 # --- back to an earlier state ------------------------------------------------------------------------------------
@@ -278,7 +276,7 @@ SNAPSHOTS: Listing[SnapshotInfo] = Listing(
     "--keep-for", type=commands.DURATION, help="It may be removed after that long, such as 30d.  [default: kept]"
 )
 @click.option("--permanent", is_flag=True, help="Never removed unless by force.")
-@source_option
+@commands.source_option
 def snapshot(database: DatabaseTarget, /, agent: str, as_list: bool, as_json: bool, **how: Any) -> None:
     """Take a snapshot of an agent's state, or list its snapshots.
 
@@ -321,7 +319,7 @@ def snapshot(database: DatabaseTarget, /, agent: str, as_list: bool, as_json: bo
 @click.option("--keep-last", type=click.IntRange(min=0), metavar="N", help="Keep so many events as they are.")
 @click.option("--keep-since", type=commands.WHEN, help="Keep events since a time: ISO 8601, or 30d ago.")
 @click.option("--critical-only", is_flag=True, help="Keep critical events as they are.")
-@source_option
+@commands.source_option
 @consent_options
 def compact(database: DatabaseTarget, /, agent: str, dry_run: bool, yes: bool, as_json: bool, **how: Any) -> None:
     """Compact the history of an agent.
