@@ -45,7 +45,7 @@ def test_results_iterators_and_contexts(m: SyncMaos, tmp_path: Path) -> None:
     assert [each.type for each in m.journal.read(f"run/{run.id}")][-1] == "run_ended"
     with m.runs.follow(run.id, from_start=True) as feed:
         first = next(iter(feed))
-        assert first.events[0].type == "run_created"
+        assert first.event.type == "run_created"
         assert feed.run.id == run.id
 
 

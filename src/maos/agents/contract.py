@@ -133,7 +133,10 @@ class Conversation(Generic[S]):
 
     def __init__(self, order: LaunchOrder, state: Mapping[str, Any] | None = None) -> None:
         self._order = order
-        self._state = msgspec.convert(dict(state or {}), self.memory)
+        try:
+            self._state = msgspec.convert(dict(state or {}), self.memory)
+        except msgspec.ValidationError:  # of a version that kept something else: the attempt must not end for that
+            self._state = self.memory()
 
     def state(self) -> Mapping[str, Any]:
         """What another process must know to interpret the next line; plain data, recorded with the facts."""

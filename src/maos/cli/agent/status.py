@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
-import msgspec
 
 from maos.cli import documents, render, words
 from maos.cli.commands import WHEN, agent_argument, full_option, json_command, options
@@ -154,6 +153,8 @@ def show(database: DatabaseTarget, agent: str, full: bool, as_json: bool) -> Non
     Its attempts, what it does and waits for, why it failed and what to do about it, tools whose outcome is unknown,
     its files and checkpoints, and what it cost.
     """
+    import msgspec
+
     found = database.read(on_agent(agent, lambda m, name: m.agents.details(name)))
     now, newest = found.now, found.newest
     if as_json:
