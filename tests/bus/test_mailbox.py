@@ -160,3 +160,42 @@ async def test_a_reader_that_was_killed_by_a_bug_is_started_again(m: Maos, mailb
     await asyncio.sleep(0.01)
     await command(m, 2)
     assert await waiting == [2]
+
+
+async def test_what_the_reader_hands_over_is_not_read_again(
+    m: Maos, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await command(m, 1)
+    inbox = await mailbox.open("a", after=0)
+    assert await versions(inbox, 1) == [1]
+    read: list[int] = []
+    page = m.journal.page
+
+    async def counted(stream: str, **more: Any) -> list[Record]:
+        read.append(more["after"])
+        return await page(stream, **more)
+
+    monkeypatch.setattr(m.journal, "page", counted)
+    for number in range(2, 52):
+        await command(m, number)
+        assert await versions(inbox, 1) == [number]
+    assert read == []
+
+
+async def test_what_the_reader_hands_over_is_verified(
+    m: Maos, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An event that does not follow the one before it is read from the inbox again, which names the damage."""
+    await command(m, 1)
+    inbox = await mailbox.open("a", after=0)
+    assert await versions(inbox, 1) == [1]
+    read_log = m.journal.store.read_log
+
+    async def damaged(**more: Any) -> list[Recorded]:
+        found = await read_log(**more)
+        return [each._replace(body=b'{"grace_s":666}') if each.stream == "inbox/a" else each for each in found]
+
+    monkeypatch.setattr(m.journal.store, "read_log", damaged)
+    await command(m, 2)
+    async with asyncio.timeout(WAIT_S_MAX):
+        assert (await anext(inbox)).data["grace_s"] == 2

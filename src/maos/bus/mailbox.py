@@ -1,8 +1,8 @@
 """The one reader of inboxes in a process.
 
-The reader follows the journal only to notice which inboxes have grown. Each listener then reads its own inbox from its
-own cursor, so it gets each record once and in order, the backlog before new ones. After an outage of the store it
-reads on from its cursor.
+The reader follows the journal, and hands new events to the listeners of their inbox. Each listener has a cursor of its
+own: it takes the events that follow its cursor, and reads its inbox when it has missed some. So it gets each record
+once and in order, the backlog before new ones, also after an outage of the store.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TypeVar
 from maos.errors import StoreUnavailable
 from maos.journal.journal import PAGE_EVENTS, Journal, Record
 from maos.model.message import inbox
+from maos.store.contract import Recorded
 
 PAUSE_S, PAUSE_S_MAX = 0.1, 2.0
 """How long to wait before an unavailable store is tried again: twice as long each time, up to the maximum."""
@@ -98,7 +99,7 @@ class Mailbox:
         events = await store.read_log(after=position, limit=PAGE_EVENTS)
         for event in events:
             for listener in self._inboxes.get(event.stream, ()):
-                listener.notice(event.version)
+                listener.notice(event)
             position = event.position
         if len(events) < PAGE_EVENTS:
             await store.wait(after=position, timeout_s=WAIT_S)
@@ -131,6 +132,10 @@ class Inbox:
         self._journal = journal
         self._newest = 0
         self._unlooked = True
+        self._last: Record | None = None
+        """The record at the cursor, if it was read."""
+        self._noticed: deque[Recorded] = deque()
+        """Events that the reader has seen, one after the other."""
         self._records: deque[Record] = deque()
         self._error: BaseException | None = None
 
@@ -143,20 +148,32 @@ class Inbox:
         """The next records after the cursor, without waiting for new ones; none when there are none."""
         if not self.is_behind:
             return []
-        self._unlooked = False
-        try:
-            page = await patiently(lambda: self._journal.page(self.stream, after=self.cursor, limit=PAGE_EVENTS))
-        except BaseException:
-            self._unlooked = True
-            raise
+        page = await self._page_noticed()
         if not page:
-            return []
-        self._unlooked = len(page) == PAGE_EVENTS
+            self._unlooked = False
+            try:
+                page = await patiently(lambda: self._journal.page(self.stream, after=self.cursor, limit=PAGE_EVENTS))
+            except BaseException:
+                self._unlooked = True
+                raise
+            if not page:
+                return []
+            self._unlooked = len(page) == PAGE_EVENTS
         if page[0].version - page[0].spans != self.cursor:  # another call has moved the cursor meanwhile
             self._unlooked = True
             return []
-        self.cursor = page[-1].version
+        self.cursor, self._last = page[-1].version, page[-1]
         return page
+
+    async def _page_noticed(self) -> list[Record]:
+        """What the reader has seen after the cursor, without reading it again; none when the inbox has to be read."""
+        while self._noticed and self._noticed[0].version <= self.cursor:
+            self._noticed.popleft()
+        is_next = self._noticed and self._noticed[0].version == self.cursor + 1
+        if not is_next or self._unlooked or (self._last is None and self.cursor):
+            return []
+        events, self._noticed = [*self._noticed], deque()
+        return await patiently(lambda: self._journal.continued(events, self._last))
 
     async def wait(self) -> None:
         """Return when `news` is set; raises the error that ended the reader."""
@@ -197,8 +214,9 @@ class Inbox:
 
     def rewind(self, version: int) -> None:
         """Read again what comes after a version."""
-        self.cursor = version
+        self.cursor, self._last = version, None
         self._records.clear()
+        self._noticed.clear()
         self.look()
 
     def close(self) -> None:
@@ -207,9 +225,12 @@ class Inbox:
 
     # --- for the reader --------------------------------------------------------------------------------------
 
-    def notice(self, version: int) -> None:
-        """The inbox has grown to a version."""
-        self._newest = max(self._newest, version)
+    def notice(self, event: Recorded) -> None:
+        """The inbox has grown by an event."""
+        self._newest = max(self._newest, event.version)
+        before = self._noticed[-1].version if self._noticed else self.cursor
+        if event.version == before + 1 and len(self._noticed) < PAGE_EVENTS:
+            self._noticed.append(event)
         self.news.set()
 
     def look(self) -> None:

@@ -67,6 +67,11 @@ class EventType:
     """
 
     __slots__ = ("check", "decode", "format", "loose", "name", "plain", "shape", "upcasts")
+    decode: Callable[[bytes], Any]
+    check: Callable[[bytes], Any]
+    """Raises an error for a body that `decode` could not read."""
+    loose: tuple[str, ...]
+    """The fields of the class that can hold anything."""
 
     def __init__(
         self, name: str, format: int = 1, *, upcasts: Mapping[int, Upcast] | None = None, plain: bool = False
@@ -81,11 +86,6 @@ class EventType:
         self.upcasts = dict(upcasts or {})
         self.shape: type[EventBase] | None = None
         """The class of its events; None for a type whose events are plain data."""
-        self.decode: Callable[[bytes], Any] = _decode
-        self.check: Callable[[bytes], Any] = _decode
-        """Raises an error for a body that `decode` could not read."""
-        self.loose: tuple[str, ...] = ()
-        """The fields of the class that can hold anything."""
         missing = set(range(1, format)) - set(self.upcasts)
         if missing:
             raise InvalidInput(
@@ -98,10 +98,21 @@ class EventType:
         """The type of the events of a class."""
         found = cls(shape.type, shape.format, upcasts=shape.upcasts, plain=shape.plain)
         found.shape = shape
-        found.decode = msgspec.json.Decoder(shape).decode
-        found.check = msgspec.json.Decoder(_skeleton(shape)).decode
-        found.loose = loose_fields(shape)
         return found
+
+    def __getattr__(self, name: str) -> Any:
+        """Make a decoder when it is first used: those of all types take as long as the rest of a short command."""
+        shape = self.shape
+        match name:
+            case "decode":
+                self.decode = _decode if shape is None else msgspec.json.Decoder(shape).decode
+            case "check":
+                self.check = _decode if shape is None else msgspec.json.Decoder(_skeleton(shape)).decode
+            case "loose":
+                self.loose = () if shape is None else loose_fields(shape)
+            case _:
+                raise AttributeError(name)
+        return getattr(self, name)
 
 
 class Codec:

@@ -225,6 +225,10 @@ class Journal:
             raise damage
         return await self._decoded(events)
 
+    async def continued(self, events: Sequence[Recorded], before: Record | None) -> list[Record]:
+        """Events of one stream that were read elsewhere and follow a record; none unless they verify as such."""
+        return await self._decoded(events) if chain.sound(events, before) == len(events) else []
+
     async def page_back(self, stream: str, *, before: int | None = None, limit: int = PAGE_EVENTS) -> list[Record]:
         """The events of a stream before a version, or the last ones, newest first."""
         events = await self.store.read(stream, after=END if before is None else before, limit=limit + 1, backwards=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import Protocol
 
 from maos.store.contract import GENESIS, Recorded
 
@@ -29,7 +30,17 @@ def hash_of(event: Recorded, previous: bytes) -> bytes:
     return link(previous, stream.encode(), version, type_.encode(), format_, time_us, token, body)
 
 
-def sound(events: Sequence[Recorded], before: Recorded | None) -> int:
+class Before(Protocol):
+    """The event before others of its stream, as it was read or decoded."""
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def hash(self) -> bytes: ...
+
+
+def sound(events: Sequence[Recorded], before: Before | None) -> int:
     """Return how many events of one stream, from the first on, verify and follow one another and `before`."""
     previous, version_before = (GENESIS, 0) if before is None else (before.hash, before.version)
     name = events[0].stream.encode() if events else b""
