@@ -2,8 +2,11 @@
 
 import gc
 import itertools
+import os
+import shutil
 import signal
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -24,6 +27,9 @@ settings.register_profile("any load", deadline=None, suppress_health_check=[Heal
 settings.load_profile("any load")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a script it would be ignored
 
+STATE = tempfile.mkdtemp(prefix="maos-state-")
+os.environ["XDG_STATE_HOME"] = STATE  # where maos notes which databases the tests have made
+
 LONGEST = (
     "test_random_kills", "test_talking_runs", "workflows/test_crashes", "test_run_crashes", "test_engine_crashes",
     "test_killed_runs", "test_operations", "test_state_crashes", "test_state_machine", "travel/test_travel_crashes",
@@ -33,6 +39,13 @@ LONGEST = (
 
 GOLDEN = Path(__file__).parent / "golden"
 database_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_folder() -> Iterator[None]:
+    """Remove, in the end, what the tests have noted in the folder for the state of the user."""
+    yield
+    shutil.rmtree(STATE, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from maos.errors import NotFound as NotFound
     from maos.errors import StoreUnavailable as StoreUnavailable
     from maos.errors import UnknownFormat as UnknownFormat
+    from maos.errors import UntrustedStore as UntrustedStore
     from maos.journal.codec import Event as Event
     from maos.journal.codec import EventType as EventType
     from maos.journal.journal import Append as Append
@@ -48,7 +49,7 @@ _HOMES = {
     "maos.app": ("Maos", "open"),
     "maos.errors": (
         "Conflict", "Corrupt", "DiskFull", "HistoryLost", "InvalidInput", "KeyReused", "LeaseLost", "MaosError",
-        "NotFound", "StoreUnavailable", "UnknownFormat",
+        "NotFound", "StoreUnavailable", "UnknownFormat", "UntrustedStore",
     ),
     "maos.journal.codec": ("Event", "EventType"),
     "maos.journal.journal": ("Append",),

@@ -18,6 +18,7 @@ from maos.journal.verify import Report
 from maos.state import agents as states
 from maos.state.agents import verify
 from maos.store.contract import Store
+from maos.store.registry import StoreRegistry
 from maos.store.sql_store import SqlStore
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from maos.engine.attempt_spec import ToolServers
     from maos.ops.doctor import Finding
     from maos.runs.agent_tools import AgentTools
+    from maos.runs.consent import Act
     from maos.runs.service import Runs
     from maos.settings.loader import Current
     from maos.transfer.service import Transfer
@@ -289,6 +291,37 @@ class Maos:
         services = self.journal, self.agents, self.runs, self.workflows
         return await examine(*services, verify=self.verify, version=maos.__version__)
 
+    async def check_own(self) -> None:
+        """Raise UntrustedStore unless this user made the database on this machine, or has agreed to use it.
+
+        Every write checks it: a database can come with a cloned repository, and its events name programs and paths.
+
+        Example::
+
+            await m.check_own()
+        """
+        await self.journal.store.check_own()
+
+    async def trust(self) -> None:
+        """Note that this user agrees to use a database on this machine that came from elsewhere.
+
+        Example::
+
+            await m.trust()
+        """
+        await self.journal.store.trust()
+
+    async def would_start(self) -> dict[str, list[Act]]:
+        """What resuming everything in this database would start here, by run, agent or workflow run.
+
+        Example::
+
+            print({id: [each.command for each in acts] for id, acts in (await m.would_start()).items()})
+        """
+        from maos.views.overview import would_start
+
+        return await would_start(self.runs, self.agents, self.workflows)
+
     @property
     def notes(self) -> list[str]:
         """Problems in this use of the database that had no consequence."""
@@ -386,19 +419,24 @@ async def _open_store(
         from maos.store.sqlite import MemoryDatabase
 
         return await SqlStore.open(MemoryDatabase(clock))
+    registry = StoreRegistry(settings.state_folder)
     if name.startswith(("postgresql://", "postgres://")):
         from maos import views
         from maos.store.postgres import PostgresDatabase
 
         database = PostgresDatabase(name, clock=clock, create=create, schema_name=schema, mark_path=mark_path)
+        database.registry = registry
         store = await SqlStore.open(database, accept_loss=accept_loss)
         await database.add_views(views.statements("postgres"))
         return store
     if "://" in name:
-        raise InvalidInput(f"{name!r} is neither a path nor a PostgreSQL URL", hint="use a path or postgresql://…")
+        shown = settings.without_password(name)
+        raise InvalidInput(f"{shown!r} is neither a path nor a PostgreSQL URL", hint="use a path or postgresql://…")
     from maos.store.sqlite import SqliteDatabase
 
-    return await SqlStore.open(SqliteDatabase(Path(name), clock=clock, create=create), accept_loss=accept_loss)
+    file = SqliteDatabase(Path(name), clock=clock, create=create)
+    file.registry = registry
+    return await SqlStore.open(file, accept_loss=accept_loss)
 
 
 def _tool_servers(name: str, schema: str) -> ToolServers | None:

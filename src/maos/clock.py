@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 MICROSECONDS = 1_000_000
+LAST_US = 253_402_214_400 * MICROSECONDS
+"""The last day of the year 9999 in every time zone: Python has no later time."""
 
 
 class Clock(Protocol):
@@ -31,8 +33,8 @@ class SystemClock:
 
 
 def to_datetime(time_us: int) -> datetime:
-    """Return a stored time as a datetime in UTC."""
-    return datetime.fromtimestamp(time_us / MICROSECONDS, tz=UTC)
+    """Return a stored time as a datetime in UTC; the last one there is for a later time, which a program reported."""
+    return datetime.fromtimestamp(min(time_us, LAST_US) / MICROSECONDS, tz=UTC)
 
 
 def to_us(instant: datetime) -> int:

@@ -51,6 +51,24 @@ class Conflict(MaosError):
         self.actual = actual
 
 
+class UntrustedStore(MaosError):
+    """This user did not make the database on this machine, and has not agreed to use it; nothing of it is executed.
+
+    Example::
+
+        try:
+            await m.state.update("reviewer", {"status": "busy"})
+        except maos.UntrustedStore as error:
+            print(error.what)
+    """
+
+    def __init__(self, place: str, why: str) -> None:
+        super().__init__(
+            f"{place} {why}: it can be read, and nothing of it is executed or written",
+            hint="`maos admin trust` shows what it would start here and asks you; or name another one with --db",
+        )
+
+
 class LeaseLost(MaosError):
     """The lease expired or another process has it; nothing was written.
 

@@ -69,7 +69,14 @@ def db(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for file in filled.parent.iterdir():
         shutil.copy(file, tmp_path)
     empty_folder(tmp_path, monkeypatch)
+    asyncio.run(trust(tmp_path / "maos.db"))
     return tmp_path / "maos.db"
+
+
+async def trust(path: Path) -> None:
+    """Use a copy of a database as one's own."""
+    async with maos.open(path) as m:
+        await m.trust()
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ def two_levels(folder: Path) -> Path:
     shipped = Path(database.__file__).parent / "schema"
     for dialect, statements in SECOND.items():
         shutil.copytree(shipped / dialect, levels / dialect)
-        (levels / dialect / "0003_types.sql").write_text(statements)
+        (levels / dialect / "0004_types.sql").write_text(statements)
     return levels
 
 

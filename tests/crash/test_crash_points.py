@@ -135,7 +135,7 @@ async def test_an_upgrade_is_whole_and_what_was_there_before_it_is_kept(places: 
     levels = two_levels(tmp_path)
 
     async def check(life: Life, place: Place) -> None:
-        upgraded = await level_of(place) == 3
+        upgraded = await level_of(place) == 4
         assert upgraded or not life.acks
         if upgraded:
             assert await copy_from_before(place, tmp_path) == before[life.number]
@@ -146,7 +146,7 @@ async def test_an_upgrade_is_whole_and_what_was_there_before_it_is_kept(places: 
             assert (await everything(store))[: len(before[life.number])] == before[life.number]
             await kept(store, steps, life.acks[1:])
             await repeated(store, steps, life.acks[1:])
-        assert await level_of(place) == 3
+        assert await level_of(place) == 4
         assert await copy_from_before(place, tmp_path) == before[life.number]
 
     def upgrading(number: int) -> Place:
@@ -172,14 +172,14 @@ async def copy_from_before(place: Place, scratch: Path) -> list[Recorded]:
             # The tables of the copy have no keys and no functions; reading is all they are for.
             rows = await connection.fetch(
                 f"SELECT position, s.name, version, spans, type, format, time_us, token, body, hash"
-                f"  FROM {place.schema_name}_level_2.events JOIN {place.schema_name}_level_2.streams s ON s.id = stream"
+                f"  FROM {place.schema_name}_level_3.events JOIN {place.schema_name}_level_3.streams s ON s.id = stream"
                 f" ORDER BY position"
             )
             return [Recorded._make(row) for row in rows]
         finally:
             await connection.close()
-    copy = copy_files(Path(place.folder), scratch / "opened copy", "maos.db.level-2.bak")
-    Path(copy.folder, "maos.db.level-2.bak").rename(copy.path)
+    copy = copy_files(Path(place.folder), scratch / "opened copy", "maos.db.level-3.bak")
+    Path(copy.folder, "maos.db.level-3.bak").rename(copy.path)
     async with copy.open() as store:
         assert await damage(store) == []
         log = await everything(store)

@@ -16,7 +16,7 @@ from tests.crash.levels import level_of, two_levels
 from tests.crash.promises import damage, events, everything
 from tests.crash.stores import ROOT, Place
 
-COPY = "maos.db.level-2.bak"
+COPY = "maos.db.level-3.bak"
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ async def test_several_processes_upgrade_at_once(old: tuple[Place, list[Recorded
         processes = [ChildProcess(argv, cwd=ROOT) for _ in range(4)]
         for process in processes:
             assert (await asyncio.to_thread(process.wait, 1)).acks == [["open", len(log)]]
-        assert await level_of(copied) == 3
+        assert await level_of(copied) == 4
         folder = Path(copied.folder)
         assert await content(folder / COPY, tmp_path) == log
         assert [file.name for file in folder.iterdir() if "partial" in file.name] == []
@@ -84,7 +84,7 @@ async def test_no_upgrade_without_a_copy(old: tuple[Place, list[Recorded]], tmp_
             async with upgraded.open(vfs=disk.name):
                 pass
         assert disk.fault.hits
-        assert await level_of(place) == 2
+        assert await level_of(place) == 3
         assert [file.name for file in Path(place.folder).iterdir() if ".bak" in file.name] == []
         async with place.open() as store:
             assert await damage(store) == []

@@ -43,6 +43,7 @@ IN_A_WORKFLOW = "maos.workflows."
 
 BEGINNINGS = {
     "maos.open", "AgentStates.create", "Journal.append", "Maos.doctor", "Maos.notices", "Maos.overview",
+    "Maos.would_start",
 }  # fmt: skip
 """Examples of how something begins, and of what reads all runs: they find nothing."""
 
@@ -218,6 +219,10 @@ async def fill_disk(m: Maos, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> N
     refuse_appends(m, monkeypatch, maos.DiskFull("maos.db"))
 
 
+async def come_from_elsewhere(m: Maos, _lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_appends(m, monkeypatch, maos.UntrustedStore("maos.db", "was not made by you on this machine"))
+
+
 async def unplug(m: Maos, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse_appends(m, monkeypatch, maos.StoreUnavailable("the server is away", written=None))
 
@@ -247,6 +252,7 @@ FAILURES: dict[str, Callable[[Maos, Lease, pytest.MonkeyPatch], Awaitable[None]]
     "maos.LeaseLost": lose_lease,
     "maos.DiskFull": fill_disk,
     "maos.StoreUnavailable": unplug,
+    "maos.UntrustedStore": come_from_elsewhere,
     "maos.Corrupt": flip_a_bit,
     "maos.HistoryLost": put_back_an_older_copy,
 }

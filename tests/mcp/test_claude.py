@@ -89,7 +89,7 @@ async def test_it_reports_and_asks_and_is_answered(
     assert (told["type"], told["text"]) == ("discovery", "the cache leaks")
     names = [each["name"] for each in stub.requests[0].body["tools"]]
     [recorded] = attempt.order["mcp"]
-    assert recorded["env"] == ["MAOS_AGENT", "MAOS_ATTEMPT", "MAOS_DB", "MAOS_RUN"], "names, and no values"
+    assert recorded["env"] == ["MAOS_AGENT", "MAOS_ATTEMPT", "MAOS_DB", "MAOS_HOME", "MAOS_RUN"], "names, and no values"
     assert {f"mcp__maos__{each}" for each in ("report_progress", "send_message", "save_state")} <= set(names)
 
 

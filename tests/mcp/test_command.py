@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import maos
+from maos import settings
 from maos.engine.attempt_spec import ARGV, ToolServers
 from maos.mcp.tools import BY_NAME
 from maos.model import tool_calls
@@ -70,5 +71,6 @@ async def test_a_door_to_postgresql(postgres_url: str, tmp_path: Path) -> None:
 def test_a_door_belongs_to_one_attempt() -> None:
     server = ToolServers("/tmp/x.db").server("r-1.a", "r-1.a.2", run="r-1")
     assert server.name == "maos"
-    assert server.env == {"MAOS_DB": "/tmp/x.db", "MAOS_AGENT": "r-1.a", "MAOS_ATTEMPT": "r-1.a.2", "MAOS_RUN": "r-1"}
+    identity = {"MAOS_AGENT": "r-1.a", "MAOS_ATTEMPT": "r-1.a.2", "MAOS_RUN": "r-1"}
+    assert server.env == {"MAOS_DB": "/tmp/x.db", "MAOS_HOME": str(settings.state_folder()), **identity}
     assert server.argv[:2] == (sys.executable, "-P")

@@ -1,5 +1,6 @@
 """Types of agents: files that say how an agent works and what it may do."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -153,3 +154,29 @@ def test_the_kind_of_a_task_is_its_own_then_its_types_then_the_runs() -> None:
     ]
     options = {"kind": "claude", "agents": {"scribe": {"name": "scribe", "kind": "python"}}}
     assert kinds(Plan(tasks=tasks), options) == {"own": "codex", "type": "python", "run": "claude", "command": "shell"}
+
+
+def test_a_type_of_a_project_cannot_name_a_program(tmp_path: Path) -> None:
+    project, config = tmp_path / "project", tmp_path / "config"
+    text = "---\nkind: acp:./tools/lint.sh\n---\nDevelop.\n"
+    for folder in (project / ".maos" / "agents", config / "agents"):
+        folder.mkdir(parents=True)
+    (config / "agents" / "developer.md").write_text(text)
+    assert agent_types.known(project, config)["developer"].kind == "acp:./tools/lint.sh", "the person's own may"
+    (project / ".maos" / "agents" / "developer.md").write_text(text)
+    with pytest.raises(agent_types.BadAgentType, match="a project's type cannot name a program"):
+        agent_types.known(project, config)
+
+
+@pytest.mark.parametrize("kind", ["a device", "a pipe", "too long"])
+def test_a_file_without_end_is_refused(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "x.md"
+    match kind:
+        case "a device":
+            path.symlink_to("/dev/zero")
+        case "a pipe":
+            os.mkfifo(path)
+        case _:
+            path.write_bytes(b"x" * (agent_types.BYTES_MAX + 1))
+    with pytest.raises(agent_types.BadAgentType, match=r"regular file|larger than"):
+        agent_types.read(path)

@@ -189,7 +189,8 @@ async def test_the_command_resume_wakes_a_run_that_another_process_carries_out(
     going = asyncio.create_task(engine_m.runs.execute(run.id, worker=hands, listener=listener))
     await until(lambda: bool(seen and seen[-1].sleeping))
     argv = [sys.executable, "-m", "maos", "--db", str(tmp_path / "engine.db"), "resume", run.id, "--now"]
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "MAOS_HOME": str(home)}
+    state = {"XDG_STATE_HOME": os.environ["XDG_STATE_HOME"]}  # with the note whose database it is
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), **state}
     command = await asyncio.create_subprocess_exec(*argv, env=environment, stdout=asyncio.subprocess.PIPE)
     said, _ = await command.communicate()
     assert (command.returncode, said.decode()) == (0, f"{run.id} is woken; another engine executes it\n")

@@ -155,6 +155,7 @@ async def asked_at_every_moment(
         for file in sqlite.folder.glob("maos.db*"):
             shutil.copy(file, place.folder)
         async with place.open() as m, place.open() as other:
+            await m.trust()
             if remembers:
                 await m.state.get("a")
                 await other.state.update("a", {"m": "remembers what is old by then"})

@@ -140,6 +140,12 @@ class MemoryStore(Store):
         found = sorted(doc for (of, key), doc in self._documents.items() if of == kind and key.startswith(prefix))
         return [document for document in found if document.key > after][:limit]
 
+    async def check_own(self) -> None:
+        """A store in memory is its process's own."""
+
+    async def trust(self) -> None:
+        """A store in memory is its process's own."""
+
     async def copy_to(self, path: Path) -> int:
         raise StoreUnavailable(
             f"a store in memory cannot be copied to {path}", written=False, hint="open a file instead"

@@ -167,7 +167,10 @@ async def test_two_moments_and_two_runs_are_compared(tmp_path: Path, m: Maos, tr
     first = await points_in_time.at_version(m.journal, run, 2)
     last = await points_in_time.find(m.journal, run, None)
     found = await points_in_time.compare(
-        await points_in_time.side(m.journal, first), await points_in_time.side(m.journal, last), patch=True
+        await points_in_time.side(m.journal, first),
+        await points_in_time.side(m.journal, last),
+        m.agents.folder,
+        patch=True,
     )
     assert [(each.name, each.before, each.after) for each in found.tasks] == [("a", "waiting", "done")]
     assert [(each.path, each.kind) for each in found.files or ()] == [("a.txt", "added")]
@@ -180,8 +183,8 @@ async def test_two_moments_and_two_runs_are_compared(tmp_path: Path, m: Maos, tr
     sides = [
         await points_in_time.side(m.journal, await points_in_time.find(m.journal, each, None)) for each in (run, fork)
     ]
-    found = await points_in_time.compare(*sides)
+    found = await points_in_time.compare(*sides, m.agents.folder)
     assert [[each.text for each in side] for side in found.messages] == [["after"], ["elsewhere"]]
     assert [(each.name, each.before, each.after) for each in found.tasks] == [("a", "waiting", "done")]
-    nothing = await points_in_time.compare(sides[0], sides[0])
+    nothing = await points_in_time.compare(sides[0], sides[0], m.agents.folder)
     assert not any((nothing.tasks, nothing.questions, *nothing.messages, nothing.files))

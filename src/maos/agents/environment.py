@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from maos.agents.contract import AgentMissing, LaunchOrder
+from maos.files import private_folder
 
 PATH_DEFAULT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -24,8 +25,7 @@ def of_child(order: LaunchOrder, environment: Mapping[str, str], variables: Sequ
     Nothing else of the engine's environment is passed on: what is not there cannot be leaked (A12, A16).
     """
     temporary = order.home / "tmp"
-    for folder in (order.home, temporary):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(temporary)
     fixed = {
         "PATH": environment.get("PATH") or PATH_DEFAULT,
         "HOME": str(order.home),

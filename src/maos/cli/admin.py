@@ -12,7 +12,7 @@ import click
 import maos
 from maos.cli import documents, render, words
 from maos.cli.commands import LINES, LazyGroup, complete_ids, complete_runs, dry_run_option, json_command, yes_option
-from maos.cli.database import DatabaseTarget, need_yes
+from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import FAILED, note
 from maos.cli.render import Column, Listing, clean
 from maos.cli.runs.start import check_addresses
@@ -42,6 +42,41 @@ EFFECTS: Listing[ExternalEffect] = Listing(
         Column("given", lambda each: words.one_line(each.given, None), style="dim", yields=3),
     ),
 )
+
+
+# --- whose database it is ----------------------------------------------------------------------------------------
+
+
+@json_command("maos admin trust", "maos --db copy.db admin trust --yes --json")
+@yes_option
+def trust(database: DatabaseTarget, yes: bool, as_json: bool) -> None:
+    """Agree to use a database that came from elsewhere.
+
+    A database that you did not make on this machine, such as one in a cloned repository, a copy or a restored file, can
+    be read, but nothing of it is executed, cleaned up or written. This lists what resuming its runs, agents and
+    workflow runs would start here, and asks you. Nothing is started.
+    """
+    from maos.cli.runs.plans import show_acts
+
+    need_yes("agreeing lets maos execute what is in the database", yes=yes, as_json=as_json)
+
+    async def work(m: Maos) -> None:
+        found = await m.would_start()
+        if not as_json:
+            for id, acts in found.items():
+                show_acts(id, acts)
+            if not found:
+                render.line("it has nothing that could be resumed")
+        if not yes:
+            ask(f"Use {database.shown} from now on?")
+        await m.trust()
+        if as_json:
+            starts = {id: documents.of(acts) for id, acts in found.items()}
+            documents.show({"database": database.shown, "trusted": True, "starts": starts})
+        else:
+            render.line(f"{clean(database.shown)} can be used")
+
+    database.write(work, foreign=True)
 
 
 # --- doctor ------------------------------------------------------------------------------------------------------
@@ -74,7 +109,7 @@ def doctor(database: DatabaseTarget, fix: bool, yes: bool, as_json: bool) -> int
             raise
         import asyncio
 
-        found = without_database(database.name, error, lambda: database.settings, version=maos.__version__)
+        found = without_database(database.shown, error, lambda: database.settings, version=maos.__version__)
         return asyncio.run(examine(found))
 
 
@@ -393,7 +428,7 @@ def _import_bundle(database: DatabaseTarget, source: str, cwd: str, *, dry_run: 
 
 
 def _show_bundle(brought: Imported, acts: Sequence[Act], *, dry_run: bool) -> None:
-    from maos.cli.runs import plans
+    from maos.cli.runs.plans import show_acts
     from maos.model.run import Run
 
     manifest, root = brought.manifest, brought.root
@@ -414,7 +449,7 @@ def _show_bundle(brought: Imported, acts: Sequence[Act], *, dry_run: bool) -> No
     if manifest.carried_out:
         render.line(("  an engine executed it then, and may have continued: resume only one copy", "yellow"))
     if isinstance(root, Run) and brought.what in ("new", "more"):
-        plans.show_acts(root, acts)
+        show_acts(root.id, acts)
     if dry_run or brought.what == "same":
         return
     command = "maos resume" if manifest.kind == "run" else "maos workflow resume"

@@ -81,6 +81,7 @@ def _entries(loaded: Loaded) -> list[dict[str, Any]]:
         if field.name == "cleanup.of":
             continue
         value = schema.value_of(loaded.values, field.name)
+        value = settings.without_password(value) if field.name == "database.path" else value
         found.append(_entry(loaded, field, [HIDDEN] * len(value) if field.personal else value))
     for kind, policy in loaded.values.cleanup.of.items():
         for name, field in schema.policy_fields(kind).items():

@@ -19,6 +19,7 @@ from maos import settings
 from maos.cli.failures import FAILED, note
 from maos.cli.render import clean
 from maos.errors import Corrupt, InvalidInput, UnknownFormat
+from maos.files import exclude_from_git
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -37,11 +38,21 @@ class DatabaseTarget:
 
     @cached_property
     def name(self) -> str:
-        """The database: as given, from MAOS_DB, or as the settings say."""
+        """The database as given, from MAOS_DB, as the settings say, or of the current folder; may have a password."""
         given = self.given or os.environ.get("MAOS_DB")
-        if not given and not settings.are_there():  # nothing to read: most commands need no other setting
-            given = settings.DATABASE_DEFAULT
-        return given or self.settings.values.database.path
+        if not given and settings.are_there() and "database.path" in self.settings.loaded.origins:
+            return self.settings.values.database.path
+        return given or settings.find_database(Path.cwd())
+
+    @property
+    def shown(self) -> str:
+        """The database as it is shown: without a password."""
+        return settings.without_password(self.name)
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the database is that of the current folder, and was not named."""
+        return self.name == settings.find_database(Path.cwd())
 
     @cached_property
     def settings(self) -> Current:
@@ -63,11 +74,12 @@ class DatabaseTarget:
         create: bool = False,
         in_memory: bool = False,
         dry_run: bool = False,
+        foreign: bool = False,
     ) -> T:
         """Run work that writes; Ctrl+C waits for a write that is under way.
 
         `in_memory`: it is of use also when nothing is saved. `dry_run`: it writes nothing, so an empty database does if
-        there is none.
+        there is none. `foreign`: the database may be one that the person has not agreed to use here.
         """
         if dry_run:
             return self.read(work) if self.exists else self._run(work, name=IN_MEMORY)
@@ -75,9 +87,20 @@ class DatabaseTarget:
             note("in-memory database: nothing is saved, and an interrupted run cannot be resumed")
             return self._run(work)
         self.check(create=create)
+        if create and not self.exists and self.is_found:
+            try:
+                exclude_from_git(Path(self.name).absolute())
+            except OSError as error:
+                note(f"{self.shown} is not kept out of `git status`: {error}")
         has_log = "MAOS_LOG_FILE" in os.environ or settings.are_there()
         log = self.settings.values.log.file if has_log else ""
-        return self._run((lambda m: m.logged(log, work(m))) if log else work, create=create)
+
+        async def checked(m: Maos) -> T:
+            if not foreign:
+                await m.check_own()
+            return await (m.logged(log, work(m)) if log else work(m))
+
+        return self._run(checked, create=create)
 
     def _run(
         self, work: Callable[[Maos], Awaitable[T]], *, name: str = "", create: bool = False, accept_loss: bool = False
@@ -111,7 +134,7 @@ class DatabaseTarget:
 
         if "://" not in self.name and is_legacy(Path(self.name)):
             raise InvalidInput(
-                f"{self.name} is a database of the original maos, which this one does not change",
+                f"{self.shown} is a database of the original maos, which this one does not change",
                 hint=f"import its runs into another database: `maos --db runs.db admin import {self.name}`",
             )
 
@@ -129,10 +152,10 @@ class DatabaseTarget:
             return
         path = Path(self.name)
         if path.is_dir():
-            raise InvalidInput(f"{self.name} is a folder", hint=f"name the file in it, such as {path / 'maos.db'}")
+            raise InvalidInput(f"{self.shown} is a folder", hint=f"name the file in it, such as {path / 'maos.db'}")
         if not self.exists:
             raise InvalidInput(
-                f"there is no database {self.name}",
+                f"there is no database {self.shown}",
                 hint="name one with --db or MAOS_DB, or create one with `maos run` or `maos state create AGENT`",
             )
 

@@ -67,6 +67,7 @@ ADMIN: dict[str, Entry] = {
     "copy": ("maos.cli.admin:copy", "Copy the database to a new file while it is in use."),
     "export": ("maos.cli.admin:export", "Export a run or a workflow run to one file."),
     "import": ("maos.cli.admin:import_", "Import a run from another machine, or the runs of maos-cli."),
+    "trust": ("maos.cli.admin:trust", "Agree to use a database that came from elsewhere."),
     "cleanup": ("maos.cli.runs.control:cleanup", "Remove the worktrees of runs that were completed long ago."),
     "pin": ("maos.cli.runs.control:pin", "Exempt a run from cleanup."),
     "save-interval": ("maos.cli.runs.control:save_interval", "Set or show how often files are saved."),

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
+from maos import settings
 from maos.agents.contract import LaunchOrder, McpServer
 from maos.errors import InvalidInput, NotFound
 from maos.model import tool_calls
@@ -160,6 +161,7 @@ class ToolServers(NamedTuple):
     def server(self, agent: str, attempt: str, *, run: str = "") -> McpServer:
         """The server of one attempt. Its variables are its identity: the sender of what it writes is `agent`."""
         env = {tool_calls.DATABASE: self.database, tool_calls.AGENT: agent, tool_calls.ATTEMPT: attempt}
+        env[tool_calls.HOME] = str(settings.state_folder())  # the agent has another home, and no registry of databases
         env |= {tool_calls.SCHEMA: self.schema} if self.schema else {}
         env |= {tool_calls.RUN: run} if run else {}
         return McpServer(tool_calls.NAME, ARGV, env)

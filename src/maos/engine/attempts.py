@@ -168,7 +168,7 @@ class Attempts(AttemptReader):
     ) -> tuple[LaunchOrder, AttemptPlanned]:
         """The attempt after one that has ended: in its workspace, and in its session if that can be restored."""
         agent, id = before.agent, attempt_id(before.agent, before.number + 1)
-        workspace = Workspace.from_data(before.workspace)
+        workspace = Workspace.located(before.workspace, self.folder)
         await workspaces.verify(workspace, before.saved or None)
         await self.bus.expire(agent)
         waiting = [each async for each in self.bus.waiting(agent)]

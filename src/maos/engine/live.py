@@ -33,7 +33,7 @@ from maos.model.attempt import Attempt
 from maos.model.events import facts
 from maos.model.events.attempt import AttemptAnswered, AttemptCheckpointed, AttemptEnded, AttemptOutput, AttemptStopping
 from maos.model.events.commands import GRACE_S, CheckpointRequested, PermissionAnswered, StopRequested
-from maos.model.events.facts import Fact
+from maos.model.events.facts import Fact, shortened
 from maos.model.events.messages import MessageSent
 from maos.model.failure import Ending, understand
 from maos.model.message import EXPIRED, Message, message, render
@@ -43,6 +43,8 @@ from maos.settings.loader import Current
 from maos.workspaces import Workspace
 
 JOINED_BYTES_MAX = 64 << 20
+LINE_BYTES_MAX = 2 << 20
+"""What a longer line means is recorded with its texts cut: each character can take ten bytes in an event."""
 INPUT_PAUSE_S = 0.5
 UNTOLD_US_MAX = 10_000_000
 UNTOLD_BYTES_MAX = 256 << 10
@@ -266,7 +268,7 @@ class LiveAttempt:
         heard = self._conversation.hear(line, stderr=record.kind == "stderr")
         replies += heard.replies
         found: list[Fact] = []
-        for each in heard.facts:
+        for each in heard.facts if len(line) <= LINE_BYTES_MAX else map(shortened, heard.facts):
             found.append(each)
             if isinstance(each, (facts.Text, facts.Line)):
                 found += self._discoveries(each.text)

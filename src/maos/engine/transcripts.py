@@ -9,7 +9,7 @@ import asyncio
 from pathlib import Path
 
 from maos.agents.contract import Dialect, LaunchOrder
-from maos.files import replace_file
+from maos.files import private_folder, replace_file
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, attempt_id, stream
 from maos.model.events.attempt import AttemptTranscript
@@ -43,7 +43,7 @@ async def put_back(journal: Journal, dialect: Dialect, order: LaunchOrder, attem
     if dialect.transcript(order, attempt.session) is not None:
         return True
     path = dialect.transcript_home(order, attempt.session, attempt.transcript_name)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    private_folder(path.parent)
     await asyncio.to_thread(replace_file, path, (await text_of(journal, attempt)).encode())
     return True
 

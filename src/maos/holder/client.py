@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from maos.errors import InvalidInput
 from maos.faults import crash_point
+from maos.files import private_folder
 from maos.holder import agent_process, identity, process_tree, wire
 from maos.holder.agent_process import AgentProcess, HolderGone, StartFailed
 from maos.holder.guard import ORPHANED_S
@@ -76,7 +77,7 @@ async def start(folder: Path, spec: HolderSpec) -> AgentProcess:
     """
     folder = _absolute(folder)
     holder_spec = _check(folder, spec)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(folder)
     crash_point("start: folder made")
     process = AgentProcess(folder, spec.attempt, spec.token, after=0)
     ours, theirs = socket.socketpair()

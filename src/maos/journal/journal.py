@@ -226,7 +226,13 @@ class Journal:
         return await self._decoded(events)
 
     async def continued(self, events: Sequence[Recorded], before: Record | None) -> list[Record]:
-        """Events of one stream that were read elsewhere and follow a record; none unless they verify as such."""
+        """Events of one stream that were read with others and follow a record; none unless they verify as such.
+
+        Example::
+
+            first, *others = await journal.store.read("run/1")
+            assert await journal.continued(others, await journal.event("run/1", 1))
+        """
         return await self._decoded(events) if chain.sound(events, before) == len(events) else []
 
     async def page_back(self, stream: str, *, before: int | None = None, limit: int = PAGE_EVENTS) -> list[Record]:

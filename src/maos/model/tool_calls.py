@@ -14,6 +14,7 @@ NAME = "maos"
 """The name of this server among an agent's tool servers."""
 
 DATABASE, SCHEMA, RUN, AGENT, ATTEMPT = "MAOS_DB", "MAOS_DB_SCHEMA", "MAOS_RUN", "MAOS_AGENT", "MAOS_ATTEMPT"
+HOME = "MAOS_HOME"
 """Variables that name the agent of a server. Only the engine sets them; no argument of a tool can change them."""
 
 DISCOVERIES_KEPT = 50

@@ -50,7 +50,7 @@ async def catch_up(journal: Journal, path: Path) -> int:
     """Write what is in the journal and not in the log yet; how many lines. A new log begins with what comes next."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        log = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        log = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         hint = "set log.file to a path that can be written, or to nothing"
         raise InvalidInput(f"the log {path} cannot be written: {error.strerror}", hint=hint) from error

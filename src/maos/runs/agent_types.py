@@ -17,6 +17,7 @@ import msgspec
 
 from maos import settings
 from maos.errors import InvalidInput
+from maos.files import read_bounded
 from maos.model.plan import Plan
 
 SHIPPED = Path(__file__).parent / "roles"
@@ -57,9 +58,13 @@ class BadAgentType(InvalidInput):
 def known(project: Path, config: Path | None = None) -> dict[str, AgentType]:
     """All types that can be used in a project: its own, the user's (in `agents` below `config`), and ours."""
     found: dict[str, AgentType] = {}
-    for folder in (SHIPPED, (config or settings.config_folder()) / "agents", project / FOLDER):
+    own = (SHIPPED, (config or settings.config_folder()) / "agents")
+    for folder in (*own, project / FOLDER):
         for path in sorted(folder.glob("*.md")):
             each = read(path)
+            if folder not in own and settings.names_program(each.kind):
+                hint = f"put the type into your own folder ({own[1]}), or name the kind in the plan or with --kind"
+                raise BadAgentType(str(path), 1, f"a project's type cannot name a program: kind is {each.kind!r}", hint)
             found[each.name] = each
     return found
 
@@ -67,11 +72,14 @@ def known(project: Path, config: Path | None = None) -> dict[str, AgentType]:
 def read(path: Path) -> AgentType:
     """The type that a file describes."""
     try:
-        if path.stat().st_size > BYTES_MAX:
-            raise BadAgentType(str(path), 1, f"the file is larger than {BYTES_MAX} bytes")
-        text = path.read_text(encoding="utf-8")
+        content = read_bounded(path, BYTES_MAX)
+        text = content.decode("utf-8")
+    except OSError as error:
+        raise BadAgentType(str(path), 1, f"it cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise BadAgentType(str(path), 1, "it is not text in UTF-8") from error
+    if len(content) > BYTES_MAX:
+        raise BadAgentType(str(path), 1, f"the file is larger than {BYTES_MAX} bytes")
     return parse(text, name=path.stem, source=str(path))
 
 

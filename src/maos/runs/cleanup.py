@@ -176,7 +176,7 @@ class Cleaner:
             attempt = await self._attempts.newest(agent)
             if attempt is None or not attempt.workspace:
                 continue
-            workspace = Workspace.from_data(attempt.workspace)
+            workspace = Workspace.located(attempt.workspace, self._attempts.folder)
             if workspace.in_place or not await asyncio.to_thread(is_left, workspace):
                 continue
             size = await asyncio.to_thread(_bytes_below, workspace.tree) if measured else 0
@@ -218,7 +218,7 @@ class Cleaner:
 
     async def removal(self, run: Run) -> Removal:
         """What the removal of a run would free, and what is in the way."""
-        found = Removal(run.id, [], [], await _unmerged(run))
+        found = Removal(run.id, [], [], await _unmerged(run, self._attempts.folder))
         async for tree in self._all_trees(run):
             each = Worktree(run.id, tree.agent, str(tree.workspace.tree), tree.bytes, "removed")
             try:
@@ -248,7 +248,7 @@ class Cleaner:
         """The worktrees of a run's agents, and its own for the merged work."""
         async for tree in self._trees(run, measured=True):
             yield tree
-        own = workspace_of(run)
+        own = workspace_of(run, self._attempts.folder)
         if own is not None and await asyncio.to_thread(is_left, own):
             yield _Tree("", own, False, await asyncio.to_thread(_bytes_below, own.tree))
 
@@ -354,8 +354,8 @@ def _kind_of(run: Run) -> str:
     return str(made_from["name"]) if isinstance(made_from, dict) and made_from.get("name") else "orchestration"
 
 
-async def _unmerged(run: Run) -> str:
-    own = workspace_of(run)
+async def _unmerged(run: Run, home: Path) -> str:
+    own = workspace_of(run, home)
     if own is None or not run.commit:
         return ""
     try:

@@ -89,18 +89,18 @@ async def agree(journal: Journal, clock: Clock, attempts: Attempts, run: Run) ->
     Killed anywhere, it can be done again. `Runs.execute(run.id, options=…)` keeps the options.
     """
     options: dict[str, Any] = {}
-    if (own := workspace_of(run)) is not None:
+    if (own := workspace_of(run, attempts.folder)) is not None:
         options["workspace"] = (await merged_work(Path(run.folder), own, run.commit)).to_data()
     for task in run.tasks.values():
         if not task.status.is_done and await attempts.newest(run.agent(task.name)):  # else it has not begun
-            await _of_agent(Path(run.folder), await attempts.history(run.agent(task.name)), task.commit)
+            await _of_agent(attempts, Path(run.folder), await attempts.history(run.agent(task.name)), task.commit)
     await consent.agree(journal, clock, run.id)
     return options
 
 
-async def _of_agent(folder: Path, history: list[Attempt], commit: str) -> None:
+async def _of_agent(attempts: Attempts, folder: Path, history: list[Attempt], commit: str) -> None:
     """The worktree of an agent, with its files as they were last saved."""
-    before = Workspace.from_data(history[-1].workspace)
+    before = Workspace.located(history[-1].workspace, attempts.folder)
     if before.in_place:
         return
     start = commit or last_saved(history) or before.base

@@ -57,6 +57,8 @@ BACKOFF_S = 5.0
 BACKOFF_S_MAX = 600.0
 LIMIT_UNKNOWN_S = 300.0
 """How long a rate limit is waited for when its end is not known."""
+LIMIT_S_MAX = 40 * 86_400.0
+"""The longest limit that is waited for: no plan of a model is limited for longer than a month."""
 MERGE_AGAIN, BY_TASK_AGENT, GIVE_UP = "retry", "agent", "give up"
 """How a person can have a merge conflict resolved, beside choosing a side."""
 CHOICES = {
@@ -108,9 +110,11 @@ class Outcome(NamedTuple):
         return bool(self.failure) and TABLE[self.failure].action == WAIT
 
     def until_us(self, now_us: int) -> int:
-        """How long a limit lasts. An end that lay in the past when the limit was met tells nothing."""
+        """How long a limit lasts. An end in the past, or years after the limit was met, tells nothing."""
         met_us = self.at_us or now_us
-        return self.reset_us if self.reset_us > met_us else met_us + int(LIMIT_UNKNOWN_S * MICROSECONDS)
+        if met_us < self.reset_us <= met_us + int(LIMIT_S_MAX * MICROSECONDS):
+            return self.reset_us
+        return met_us + int(LIMIT_UNKNOWN_S * MICROSECONDS)
 
 
 def tokens_of(attempt: Attempt) -> int:

@@ -300,14 +300,14 @@ class RunViews(RunReader):
             for attempt in await self.attempts_of(run)
             for each in attempt.discoveries
         ]
-        return RunSummary(run, discoveries, await _files(run))
+        return RunSummary(run, discoveries, await _files(run, self._attempts.folder))
 
     async def merge(self, run: Run, *, into: Path, message: str) -> Merged | Conflicted | Blocked:
         """Merge what the tasks of a run have done into the branch of a folder, as one commit."""
         if is_executing(run):
             hint = f"wait, or `maos pause {run.id}`"
             raise InvalidInput(f"{run.id} is being executed", hint=hint)
-        own = points_in_time.workspace_of(run)
+        own = points_in_time.workspace_of(run, self._attempts.folder)
         if own is None:
             raise InvalidInput(f"the agents of {run.id} work in {run.folder} itself", hint="what they do is there")
         if not run.commit:
@@ -341,13 +341,13 @@ class RunViews(RunReader):
         return sorted(found, key=lambda each: (not each.run.is_open, -each.run.created_us))
 
 
-async def _files(run: Run) -> list[FileChange] | None:
-    workspace = points_in_time.workspace_of(run)
-    if workspace is None:
-        return None
-    if not run.commit or workspace.base is None:
-        return []
+async def _files(run: Run, home: Path) -> list[FileChange] | None:
     try:
+        workspace = points_in_time.workspace_of(run, home)
+        if workspace is None:
+            return None
+        if not run.commit or workspace.base is None:
+            return []
         return await workspaces.diff(workspace, workspace.base, run.commit)
     except (MaosError, OSError):
         return None  # it is on another machine, or was moved; the rest is worth showing all the same

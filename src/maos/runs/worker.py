@@ -246,7 +246,7 @@ class AgentWorker:
 
     async def _workspace(self, run: Run, task: TaskState) -> workspaces.Workspace:
         worked = await self._attempts.get(run.agent(task.name))
-        return workspaces.Workspace.from_data(worked.workspace)
+        return workspaces.Workspace.located(worked.workspace, self._attempts.folder)
 
     async def _merge(self, run: Run, task: TaskState, outcome: Outcome, *, prefer: str = "") -> Outcome:
         """A conflict touches nothing, and names the files."""
@@ -263,7 +263,7 @@ class AgentWorker:
     async def _try(
         self, run: Run, task: TaskState, commit: str, prefer: str = ""
     ) -> workspaces.Merged | workspaces.Conflicted | workspaces.Blocked:
-        into = workspaces.Workspace.from_data(run.options["workspace"])
+        into = workspaces.Workspace.located(run.options["workspace"], self._attempts.folder)
         title = str(task.plan.get("task") or "").strip().partition("\n")[0][:60]
         message = f"{task.name}: {title}" if title else task.name
         async with self._merging:
@@ -343,6 +343,7 @@ def _told(run: Run, plan: Task, found: Sequence[tuple[str, str]]) -> str:
             quoted = "\n".join(f"> {line}" for line in result[:RESULT_CHARS_MAX].splitlines())
             parts.append(f"The task {name}, which is done, reported:\n\n{quoted}")
     if found and not plan.command:
-        quoted = "\n".join(f"> {agent}: {text}"[:DISCOVERY_CHARS_MAX] for agent, text in found[-DISCOVERIES_TOLD:])
+        lines = [f"> {agent}: {' '.join(text.split())}" for agent, text in found[-DISCOVERIES_TOLD:]]
+        quoted = "\n".join(line[:DISCOVERY_CHARS_MAX] for line in lines)
         parts.append(f"Other agents of this run have found so far:\n\n{quoted}")
     return "\n\n".join(parts)

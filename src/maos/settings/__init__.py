@@ -9,11 +9,19 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote
 
 FILE_NAME = "maos.toml"
 DATABASE_DEFAULT = "maos.db"
+SECRET_OPTIONS = ("password", "sslpassword")
+"""Options in the URL of a database that are never shown."""
 LEASE_S = 30.0
-"""These two are here for programs that need no other setting: the schema takes time to load."""
+"""These are here for programs that need no other setting: the schema takes time to load."""
+
+
+def names_program(kind: str) -> bool:
+    """Return whether a kind of agent names a program to run, as `acp:PROGRAM` does: no file of a project may."""
+    return ":" in kind
 
 
 class SettingsSource(NamedTuple):
@@ -60,9 +68,52 @@ def find_files(folder: Path, config_folder: Path) -> SettingsFiles:
     return SettingsFiles(user, None)
 
 
+def find_database(folder: Path) -> str:
+    """Return the path of the database of a folder: the nearest one in or above it, up to the root of its repository.
+
+    If there is none, it is the one to be created: at the root of the repository, or in the folder outside of one. A
+    file of another user, and a folder that others can write to, are passed over.
+    """
+    home = os.path.expanduser("~")
+    for each in (folder, *folder.parents):
+        path = each / DATABASE_DEFAULT
+        if each == folder or str(each) != home:
+            found = _status(path)
+            is_shared = each != folder and os.stat(each).st_mode & 0o002
+            if found is not None and (each == folder or (found.st_uid == os.geteuid() and not is_shared)):
+                return os.path.relpath(path, folder)
+        if _status(each / ".git") is not None:
+            return os.path.relpath(path, folder)
+        if str(each) == home:
+            break
+    return DATABASE_DEFAULT
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
+
+
 def are_there(environment: Mapping[str, str] | None = None) -> bool:
     """Return whether there is a settings file for the current folder."""
     return any(each.path.exists() for each in find_files(Path.cwd(), config_folder(environment)).sources)
+
+
+def without_password(database: str) -> str:
+    """Return the URL of a database without its password, also if that has characters which a URL cannot have.
+
+    The path of a database stays as it is.
+    """
+    scheme, mark, rest = database.partition("://")
+    if not mark:
+        return database
+    user_info, at, place = rest.rpartition("@")
+    shown = f"{scheme}://{user_info.partition(':')[0]}{at}{place}"
+    address, question, query = shown.partition("?")
+    options = [each for each in query.split("&") if unquote(each.partition("=")[0]).lower() not in SECRET_OPTIONS]
+    return f"{address}{question if any(options) else ''}{'&'.join(options)}"
 
 
 def folder_of(place: str, environment: Mapping[str, str] | None = None) -> Path:

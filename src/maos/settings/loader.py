@@ -18,9 +18,9 @@ import msgspec
 
 from maos.errors import InvalidInput, MaosError, UnknownFormat
 from maos.faults import crash_point
-from maos.files import sync_folder
+from maos.files import read_bounded, sync_folder
 from maos.redact import REDACTED, Redactor
-from maos.settings import SettingsSource, config_folder, find_files, schema
+from maos.settings import SettingsSource, config_folder, find_files, names_program, schema, without_password
 from maos.settings.positions import NotToml, Position, Problem, find_positions, parse_toml
 from maos.settings.schema import Field, Settings
 
@@ -123,8 +123,7 @@ def read(source: SettingsSource) -> _Layer:
     """Read a file: its settings and its mistakes."""
     name = str(source.path)
     try:
-        with source.path.open("rb") as file:
-            content = file.read(FILE_BYTES_MAX + 1)
+        content = read_bounded(source.path, FILE_BYTES_MAX)
     except FileNotFoundError:
         return _Layer()
     except OSError as error:
@@ -199,7 +198,7 @@ class _File:
         elif field.personal and self._source.is_project:
             hint = f"put it into your own file (`maos admin config path`) or the variable {field.variable}"
             self._wrong(path, f"{name} is not allowed in a project's file", hint, key=True)
-        elif REDACTED in Redactor({}).text(str(value)):
+        elif REDACTED in Redactor({}).text(str(value)) or without_password(str(value)) != str(value):
             hint = f"files must not have secrets: use the variable {field.variable}"
             self._wrong(path, f"the value of {name} looks like a secret", hint)
         else:
@@ -211,15 +210,15 @@ class _File:
         except msgspec.ValidationError:
             self._wrong(path, f"{field.name} is {_quote(value)}", f"it can be {field.allowed}")
             return
-        if field.name == "database.path":
-            if self._source.is_project and "://" in converted:
+        if field.name in ("database.path", "log.file") and converted:
+            folder, given = self._source.path.parent, converted
+            converted = _path(given, folder)
+            is_inside = given == ":memory:" or Path(os.path.realpath(converted)).is_relative_to(folder.resolve())
+            if self._source.is_project and ("://" in given or not is_inside):
                 hint = "put it into your own file (`maos admin config path`) or the variable MAOS_DB"
-                self._wrong(path, "the database in a project's file must be a path", hint)
+                self._wrong(path, "the database in a project's file must be a path below its folder", hint)
                 return
-            converted = _path(converted, self._source.path.parent)
-        if field.name == "log.file" and converted:
-            converted = _path(converted, self._source.path.parent)
-        if field.name == "orchestrate.kind" and self._source.is_project and ":" in converted:
+        if field.name == "orchestrate.kind" and self._source.is_project and names_program(converted):
             hint = "put it into your own file (`maos admin config path`), or use the flag --kind"
             self._wrong(path, f"a project's file cannot name a program: orchestrate.kind is {_quote(value)}", hint)
             return

@@ -126,7 +126,7 @@ class Store(Protocol):
     ) -> Coroutine[Any, Any, Appended]:
         """Append all events or none; they are on disk when it returns.
 
-        Raises Conflict, LeaseLost, KeyReused (nothing written) or StoreUnavailable (see its `written`).
+        Raises Conflict, LeaseLost, KeyReused, UntrustedStore (nothing written) or StoreUnavailable (see its `written`).
         A repeated key returns the first reply, with `repeated` set, and writes nothing.
         """
         ...
@@ -173,6 +173,14 @@ class Store(Protocol):
 
     async def scan(self, kind: str, *, prefix: str = "", after: str = "", limit: int = 256) -> list[Document]:
         """Return documents of one kind, sorted by key."""
+        ...
+
+    async def check_own(self) -> None:
+        """Raise UntrustedStore unless this user made the database on this machine, or has agreed to use it."""
+        ...
+
+    async def trust(self) -> None:
+        """Note that this user has agreed to use the database on this machine."""
         ...
 
     async def copy_to(self, path: Path) -> int:

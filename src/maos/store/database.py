@@ -21,8 +21,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from maos.errors import StoreUnavailable, UnknownFormat
+from maos.errors import Corrupt, StoreUnavailable, UnknownFormat
+from maos.files import private_folder
 from maos.store.ledger import AppendRequest, Ledger, WriteBatch
+from maos.store.registry import StoreRegistry
 
 _NAME = re.compile(r"^-- (\w+) --$", re.MULTILINE)
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
@@ -129,8 +131,7 @@ class MarkFile:
 def default_mark(place: str) -> Path:
     """Return the file of the mark of a server's journal: each machine keeps its own."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    folder = state / "maos" / "heads"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder = private_folder(state / "maos" / "heads")
     return folder / hashlib.sha256(place.encode()).hexdigest()[:32]
 
 
@@ -147,6 +148,8 @@ class Database(ABC):
     place: str
     mark: MarkFile
     notes: list[str]
+    registry: StoreRegistry | None = None
+    """The databases of this user; None where every database is used, as one in memory is."""
     blocking = False
     """Whether its methods work on the calling thread and never suspend, even if they are `async`."""
 
@@ -170,6 +173,55 @@ class Database(ABC):
     async def execute(self, query: str, *arguments: Any) -> list[Row]:
         """Execute one small write of its own, such as acquiring a lease; needs the writer's turn."""
         return await self.fetch(query, *arguments)
+
+    # --- whose it is -----------------------------------------------------------------------------------------
+
+    def file_number(self) -> int:
+        """Return the number of the file of the database; 0 for a server."""
+        return 0
+
+    def belongs_to_another(self) -> str:
+        """Return which other user the file of the database belongs to; empty if to none."""
+        return ""
+
+    async def why_untrusted(self) -> str:
+        """Return why nothing of the database may be executed here; empty when this user made it, or agreed to use it.
+
+        A database without events is added to the registry: nothing in it could be executed.
+        """
+        if self.registry is None or await self._is_registered():
+            return ""
+        if other := self.belongs_to_another():
+            return f"belongs to {other}"
+        if await self.fetch_row("log_head") is None:
+            await self.trust()
+            return ""
+        # Another process of this user may have added it and written to it in the meantime.
+        return "" if await self._is_registered() else "was not made by you on this machine"
+
+    async def trust(self) -> None:
+        """Add the database to the registry: the user has agreed to use it."""
+        if self.registry is None:
+            return
+        try:
+            self.registry.add(await self._identity(), self.file_number())
+        except ValueError as error:
+            hint = "nothing was changed; read it, and copy what you need to another one"
+            raise Corrupt(f"{self.place} has no identity: {error}", hint=hint) from error
+        except OSError as error:
+            raise StoreUnavailable(
+                f"{self.place} cannot be noted as yours in {error.filename}: {error.strerror}",
+                written=False,
+                hint="make that folder writable, or name another one with MAOS_HOME",
+            ) from error
+
+    async def _is_registered(self) -> bool:
+        assert self.registry is not None
+        return self.registry.has(await self._identity(), self.file_number())
+
+    async def _identity(self) -> str:
+        row = await self.fetch_row("identity")
+        return str(row[0]) if row else ""
 
     def stamp(self) -> int | None:
         """Return a number that changes with every commit of any process; None where that costs as much as a read."""

@@ -14,10 +14,10 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 import asyncpg
 
+from maos import settings
 from maos.clock import Clock
 from maos.errors import Corrupt, DiskFull, InvalidInput, MaosError, NotFound, StoreUnavailable
 from maos.faults import crash_point
@@ -45,7 +45,6 @@ SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::b
 """
 T = TypeVar("T")
 _KNOWN_VIEWS = "SELECT definition FROM pg_views WHERE schemaname = $1 AND viewname = 'maos_views'"
-_SECRET_OPTIONS = ("password", "sslpassword")
 _TABLES = ("streams", "events", "keys", "leases", "documents")
 _LOST = (
     OSError,
@@ -78,7 +77,7 @@ class PostgresDatabase(Database):
     ) -> None:
         if not schema_name.isidentifier() or not schema_name.isascii():
             raise InvalidInput(f"{schema_name!r} cannot name a schema", hint="use letters, digits and underscores")
-        self.place = _without_password(url) + ("" if schema_name == "maos" else f" (schema {schema_name})")
+        self.place = settings.without_password(url) + ("" if schema_name == "maos" else f" (schema {schema_name})")
         self.mark = MarkFile(mark_path or default_mark(self.place))
         self.notes: list[str] = []
         self._url = url
@@ -166,7 +165,7 @@ class PostgresDatabase(Database):
 
     async def _upgrade(self, connection: asyncpg.Connection[Any]) -> None:
         steps = database.steps("postgres", self._schema)
-        level = await self._level(connection)
+        level = begun = await self._level(connection)
         if not database.pending(steps, level, self.place):
             return
         if level == 0 and not self._create:
@@ -182,7 +181,7 @@ class PostgresDatabase(Database):
                 if level >= step.level:
                     continue
                 crash_point(f"upgrade: before level {step.level}")
-                if level:
+                if level and level == begun:
                     await self._keep_copy(connection, level)
                 await connection.execute(step.sql)
                 await connection.execute("DELETE FROM schema_level")
@@ -424,13 +423,3 @@ def _digits(numbers: Iterable[int]) -> str:
 
 def _text(error: BaseException) -> str:
     return str(error) or type(error).__name__
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    options = parts.query.split("&")
-    shown = [option for option in options if unquote(option.partition("=")[0]) not in _SECRET_OPTIONS]
-    if parts.password is None and shown == options:
-        return url
-    netloc = parts.netloc.replace(f":{parts.password}@", "@", 1)
-    return urlunsplit(parts._replace(netloc=netloc, query="&".join(shown)))

@@ -33,6 +33,10 @@ SELECT s.id, e.version, e.hash FROM streams s JOIN events e ON e.stream = s.id
 -- Where the journal ends.
 SELECT position, time_us, hash FROM events ORDER BY position DESC LIMIT 1;
 
+-- identity --
+-- What tells this database from every other.
+SELECT id FROM identity;
+
 -- news --
 -- What others wrote since the writer last looked.
 SELECT s.name, s.id, e.version, e.hash FROM events e JOIN streams s ON s.id = e.stream

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from maos.errors import Corrupt, DiskFull, HistoryLost, StoreUnavailable
+from maos.errors import Corrupt, DiskFull, HistoryLost, StoreUnavailable, UntrustedStore
 from maos.store.contract import Appended, Document, Health, Key, Lease, Recorded, Replacement, Store, Write
 from maos.store.database import Database, Mark, Row
 from maos.store.ledger import AppendRequest
@@ -37,6 +37,8 @@ class SqlStore(Store):
         self._listening = False
         # Versions read since any process last changed the database.
         self._stamp: int | None = None
+        self._is_own = database.registry is None
+        """Whether this user is known to have made the database here, or to have agreed to use it."""
         self._versions: dict[str, int] = {}
 
     @classmethod
@@ -60,7 +62,22 @@ class SqlStore(Store):
         replacing: Sequence[Replacement] = (),
     ) -> Coroutine[Any, Any, Appended]:
         # Not `async`, which saves a coroutine for every event.
-        return self._writer.append(AppendRequest(writes, key, under, documents, replacing))
+        request = AppendRequest(writes, key, under, documents, replacing)
+        return self._writer.append(request) if self._is_own else self._append_first(request)
+
+    async def _append_first(self, request: AppendRequest) -> Appended:
+        await self.check_own()
+        return await self._writer.append(request)
+
+    async def check_own(self) -> None:
+        if not self._is_own:
+            if why := await self.database.why_untrusted():
+                raise UntrustedStore(self.place, why)
+            self._is_own = True
+
+    async def trust(self) -> None:
+        await self.database.trust()
+        self._is_own = True
 
     async def read(self, stream: str, *, after: int = 0, limit: int = 256, backwards: bool = False) -> list[Recorded]:
         query = "read_stream_backwards" if backwards else "read_stream"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import secrets
 import time
@@ -442,6 +443,13 @@ class SqliteDatabase(Database):
 
     # --- copying and checking ------------------------------------------------------------------------------------
 
+    def file_number(self) -> int:
+        return os.stat(self.path).st_ino
+
+    def belongs_to_another(self) -> str:
+        owner = os.stat(self.path).st_uid
+        return "" if owner == os.geteuid() else f"the user with the number {owner}"
+
     async def copy_to(self, target: Path) -> int:
         def work(connection: apsw.Connection) -> int:
             log = target.with_name(target.name + "-wal")
@@ -452,7 +460,10 @@ class SqliteDatabase(Database):
                 sqlite_file.copy(connection, target)
                 return sqlite_file.head_of_copy(target, self._sql["log_head"])
 
-        return await self._read_long(work)
+        head = await self._read_long(work)
+        if self.registry is not None and not await self.why_untrusted():
+            self.registry.add(await self._identity(), os.stat(target).st_ino)
+        return head
 
     async def problems(self) -> list[str]:
         """Return what SQLite's own integrity check finds."""

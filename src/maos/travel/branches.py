@@ -53,9 +53,9 @@ async def position_before(journal: Journal, run: Run) -> int:
     return newest.position - 1
 
 
-async def keep_merged(run: Run) -> None:
+async def keep_merged(run: Run, home: Path) -> None:
     """Keep the merged work of a branch that is given up under a ref, so that git does not remove it."""
-    into = workspace_of(run)
+    into = workspace_of(run, home)
     if into is not None and run.commit:
         assert into.repository is not None
         await workspaces.keep(into.repository, into.name, f"left-{run.branch}", run.commit)
@@ -200,7 +200,7 @@ async def continue_agent(
     Return what makes it one that can be resumed: it has ended where the other was, and has its inbox.
     """
     was = found.attempt
-    place = workspaces.Workspace.from_data(was.workspace)
+    place = workspaces.Workspace.located(was.workspace, attempts.folder)
     if place.in_place:
         place = place._replace(name=name, path=folder, tree=folder)
     else:

@@ -116,7 +116,7 @@ class RunJoins:
                 before = await position_before(self._journal, ours)
                 return union._replace(before=before, commit=ours.commit)  # it was done before
             await self._attempts.end_all(ours.id, GRACE_S)
-            await keep_merged(ours)
+            await keep_merged(ours, self._attempts.folder)
             prefer = union.chosen.get(FILES, "")
             found.content.commit, place = await self._merged(ours, theirs, prefer)
             if place is not None:
@@ -194,7 +194,7 @@ class RunJoins:
         return found
 
     async def _files_in_conflict(self, ours: Run, theirs: Run) -> JoinConflict | None:
-        workspace = points_in_time.workspace_of(theirs)
+        workspace = points_in_time.workspace_of(theirs, self._attempts.folder)
         if workspace is None or not theirs.commit:
             return None
         onto = ours.commit or str(workspace.base)
@@ -205,7 +205,7 @@ class RunJoins:
 
     async def _merged(self, ours: Run, theirs: Run, side: str) -> tuple[str, WorkspaceData | None]:
         """The merged files of both, in a worktree of their own."""
-        own, others = points_in_time.workspace_of(ours), points_in_time.workspace_of(theirs)
+        own, others = (points_in_time.workspace_of(each, self._attempts.folder) for each in (ours, theirs))
         if own is None:
             return ours.commit, None
         name = f"{ours.id}-b{ours.branch + 1}"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from maos import workspaces as workspaces
@@ -152,16 +153,15 @@ async def at_time(journal: Journal, run: Run, time_us: int) -> PointInTime:
     return await at_position(journal, run, first)
 
 
-def workspace_of(run: Run) -> Workspace | None:
+def workspace_of(run: Run, home: Path) -> Workspace | None:
     """The workspace that the work of a run's tasks is merged into; None when its agents work in the folder itself."""
     data = run.options.get("workspace")
-    return Workspace.from_data(data) if data else None
+    return Workspace.located(data, home) if data else None
 
 
 def merged_commit(run: Run) -> str:
     """The commit that has the merged work of a run's tasks; empty when there is none."""
-    workspace = workspace_of(run)
-    return run.commit or (workspace.base if workspace else None) or ""
+    return run.commit or (run.options.get("workspace") or {}).get("base") or ""
 
 
 async def run_at(journal: Journal, point: PointInTime) -> Run:
@@ -231,12 +231,12 @@ async def side(journal: Journal, point: PointInTime) -> Side:
     return Side(point, run, await _messages(journal, run, point), await _findings(journal, run, point))
 
 
-async def compare(one: Side, other: Side, *, patch: bool = False) -> Difference:
+async def compare(one: Side, other: Side, home: Path, *, patch: bool = False) -> Difference:
     """What is different in the other."""
     commits = (merged_commit(one.run), merged_commit(other.run))
     files: list[workspaces.FileChange] | None = None
     text = ""
-    workspace = workspace_of(other.run)
+    workspace = workspace_of(other.run, home)
     if workspace is not None and all(commits):
         files = await workspaces.diff(workspace, *commits)
         text = await workspaces.patch(workspace, *commits) if patch else ""

@@ -27,7 +27,6 @@ from maos.model.events.run import RunMoved
 from maos.model.run import Run
 from maos.model.run import stream as stream_of
 from maos.model.status import TaskStatus
-from maos.travel.points_in_time import workspace_of
 from maos.workspaces import Workspace, commits
 
 NAMES_SHOWN_MAX = 3
@@ -139,7 +138,7 @@ class _Move:
         if not await asyncio.to_thread(given.is_dir):
             raise InvalidInput(f"{self._given} is not a folder", hint="give the folder that the run works in now")
         self._folder = given
-        own = workspace_of(run)
+        own = Workspace.from_data(run.options["workspace"]) if run.options.get("workspace") else None
         newest = [each async for each in self._newest()]
         places = [Workspace.from_data(each.workspace) for each in newest]
         in_git = [each for each in (own, *places) if each is not None and not each.in_place]

@@ -150,7 +150,7 @@ class TimeTravel(RunJoins):
         """
         one = await points_in_time.side(self._journal, await self.point(id, before))
         two = await points_in_time.side(self._journal, await self.point(other or id, after))
-        return await points_in_time.compare(one, two, patch=patch)
+        return await points_in_time.compare(one, two, self._attempts.folder, patch=patch)
 
     async def rollback(
         self, id: str, to: When = None, *, without_files: bool = False, dry_run: bool = False
@@ -178,7 +178,7 @@ class TimeTravel(RunJoins):
             plan = (await self._plan(run, then, point, cuts, run.id, branch))._replace(stopped=stopped)
             if _is_there(run, point):
                 return plan._replace(before=await position_before(self._journal, run))
-            await keep_merged(run)
+            await keep_merged(run, self._attempts.folder)
             into, why = f"{run.id}-b{branch}", f"rolled back to {point.spoken}"
             content, also = await self._prepared(plan, then, cuts, branch, into, why)
             rolled_back = RunRolledBack(
@@ -273,7 +273,7 @@ class TimeTravel(RunJoins):
     ) -> tuple[Content, list[Append]]:
         """The content of the run, and the appends of its agents; their worktrees exist when this returns."""
         id, position = plan.run, plan.point.position
-        folder, own, into = Path(then.folder), points_in_time.workspace_of(then), None
+        folder, own, into = Path(then.folder), points_in_time.workspace_of(then, self._attempts.folder), None
         if own is not None:
             base = own.base
             into = await branches.fresh(self._attempts, workspace, folder, base=base, at=then.commit or base)

@@ -172,7 +172,7 @@ class Agents(Attempts):
     async def details(self, agent: str) -> AgentDetails:
         """Everything that is known of an agent."""
         attempts = await self.history(agent)
-        return AgentDetails(status_of(attempts), attempts, await _files(attempts[-1]))
+        return AgentDetails(status_of(attempts), attempts, await _files(attempts[-1], self.folder))
 
     # --- output ----------------------------------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ class Agents(Attempts):
 
     async def diff(self, agent: str, *, patch: bool = False) -> AgentFiles:
         """What an agent changed up to its last checkpoint, and the patch of it; InvalidInput when that is not kept."""
-        workspace, commit = _saved(await self.get(agent))
+        workspace, commit = _saved(await self.get(agent), self.folder)
         base = workspace.base or commit
         changed = await workspaces.diff(workspace, base, commit)
         return AgentFiles(agent, changed, await workspaces.patch(workspace, base, commit) if patch else None)
@@ -305,7 +305,7 @@ class Agents(Attempts):
         attempt = await self.get(agent)
         if attempt.is_open:
             raise InvalidInput(f"agent {agent!r} has not ended", hint=f"wait, or `maos agent stop {agent}`")
-        workspace, commit = _saved(attempt)
+        workspace, commit = _saved(attempt, self.folder)
         title = message or _title(attempt.task) or f"Work of {agent}"
         return await workspaces.merge(workspace, commit, into=Path(into), message=title)
 
@@ -364,17 +364,17 @@ def _command(agent: str, state: AgentState) -> str | None:
     return None
 
 
-async def _files(attempt: Attempt) -> list[FileChange] | None:
+async def _files(attempt: Attempt, home: Path) -> list[FileChange] | None:
     try:
-        workspace, commit = _saved(attempt)
+        workspace, commit = _saved(attempt, home)
         return await workspaces.diff(workspace, workspace.base, commit) if workspace.base else None
     except (MaosError, OSError):
         return None  # not kept, or on another machine, or moved; the rest is worth showing all the same
 
 
-def _saved(attempt: Attempt) -> tuple[Workspace, str]:
+def _saved(attempt: Attempt, home: Path) -> tuple[Workspace, str]:
     """The workspace of an attempt and its newest commit; InvalidInput when there is none."""
-    workspace = Workspace.from_data(attempt.workspace) if attempt.workspace else None
+    workspace = Workspace.located(attempt.workspace, home) if attempt.workspace else None
     if workspace is None or workspace.in_place:
         raise InvalidInput(
             f"agent {attempt.agent!r} works in the folder itself", hint="what it does is there; `git diff` shows it"

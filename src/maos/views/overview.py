@@ -9,7 +9,8 @@ from maos.clock import MICROSECONDS
 from maos.engine import questions
 from maos.journal.journal import Journal
 from maos.model.question import Open
-from maos.model.status import RunStatus
+from maos.model.status import AttemptStatus, RunStatus
+from maos.runs.consent import Act
 from maos.runs.service import Runs
 from maos.runs.status import RunView
 from maos.views import effects
@@ -72,3 +73,20 @@ async def overview(journal: Journal, runs: Runs, agents: Agents, workflows: Work
         flows=[of_function(flow) for flow in flows if not flow.parent],
         unknown=[each for each in unknown if each.outcome is EffectOutcome.UNKNOWN],
     )
+
+
+async def would_start(runs: Runs, agents: Agents, workflows: Workflows) -> dict[str, list[Act]]:
+    """What resuming everything would start here, by the id of the run, agent or workflow run."""
+    unfinished = await runs.unfinished()
+    found = {run.id: await runs.acts(run.id) for run in unfinished}
+    names = {name for run in unfinished for task in run.tasks for name in run.agents(task)}
+    async for attempt in agents.all():
+        if attempt.agent not in names and attempt.status != AttemptStatus.DONE:
+            order = attempt.order
+            command, may = tuple(order["argv"]), (str(order["permission"]), tuple(order["tools_allowed"]))
+            act = Act(attempt.agent, "task", attempt.kind, command, "" if command else attempt.task, *may)
+            found[attempt.agent] = [act]
+    async for flow in workflows.all():
+        if flow.is_open and not flow.parent:
+            found[flow.id] = [Act(flow.id, "task", "workflow", (), f"the function {flow.name}", "", ())]
+    return {id: acts for id, acts in found.items() if acts}

@@ -9,6 +9,7 @@ the bytes of the files as they are: attributes that convert line ends or run fil
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -17,12 +18,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from maos import settings
 from maos.errors import InvalidInput, MaosError, NotFound
-from maos.files import replace_file
+from maos.files import private_folder, replace_file
 from maos.model.events.parts import WorkspaceData
 from maos.workspaces.git import Git, GitFailed, lock_file
 
 FILE_BYTES_MAX = 50 * 1024 * 1024
+ROOT = "workspaces"
+"""The folder of all worktrees below that of a database for the files of agents."""
 PRIVATE = ".maos"
 BYTES_AS_THEY_ARE = b"* -text !eol !crlf !ident !filter !working-tree-encoding\n"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -70,9 +74,33 @@ class Workspace(NamedTuple):
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Workspace:
-        """Return the workspace that `to_data` has encoded."""
+        """Return the workspace that `to_data` has encoded, wherever it is."""
         check_workspace_name(data["name"])
-        return msgspec.convert([data[name] for name in cls._fields], cls, dec_hook=lambda kind, value: kind(value))
+        found = msgspec.convert([data[name] for name in cls._fields], cls, dec_hook=lambda kind, value: kind(value))
+        for path in (found.path, found.tree, found.repository, found.gitdir):
+            if path is not None and (not path.is_absolute() or ".." in path.parts):
+                raise InvalidInput(f"{path} cannot be a folder of workspace {found.name}", hint="it is not absolute")
+        return found
+
+    @classmethod
+    def located(cls, data: Mapping[str, Any], home: Path) -> Workspace:
+        """Return a workspace that an event names; InvalidInput unless its tree is where maos makes the trees.
+
+        Events can come from elsewhere. `home` is the folder of this database for the files of agents; those of other
+        databases of this user are accepted too, as a database can be moved.
+        """
+        found = cls.from_data(data)
+        if found.in_place:
+            return found
+        root = Path(os.path.realpath(found.tree.parent))
+        own = Path(os.path.realpath(home / ROOT))
+        is_beside = root.name == ROOT and root.parent.parent == Path(os.path.realpath(settings.state_folder()))
+        if found.tree.name != found.name or not (root == own or is_beside):
+            raise InvalidInput(
+                f"the worktree of {found.name} is at {found.tree}, and not below {own}",
+                hint="if MAOS_HOME was another folder when it was made, set it to that folder again",
+            )
+        return found
 
 
 class WorkspaceState(NamedTuple):
@@ -184,6 +212,7 @@ def private_git(folder: Path, repository: Path, tree: Path, *, lock: int | None 
     """Return git with a private folder on the objects of a repository."""
     variables = {
         "GIT_DIR": str(folder),
+        "GIT_COMMON_DIR": str(folder),  # or a file in the folder could name another one, with a configuration
         "GIT_WORK_TREE": str(tree),
         "GIT_INDEX_FILE": str(folder / "index"),
         "GIT_OBJECT_DIRECTORY": str(repository / "objects"),
@@ -196,15 +225,30 @@ def create_git_folder(
 ) -> None:
     """Create a private git folder: everything but objects."""
     for name in ("refs", "info"):
-        (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-    sha256 = object_format != "sha1"
-    config = f"[core]\n\trepositoryFormatVersion = {1 if sha256 else 0}\n\tbare = false\n"
-    if sha256:
-        config += f"[extensions]\n\tobjectFormat = {object_format}\n"
-    replace_file(folder / "config", config.encode())
+        private_folder(folder / name)
+    replace_file(folder / "config", _configuration(object_format))
     replace_file(folder / "info" / "attributes", attributes)
     replace_file(folder / "info" / "exclude", excludes)
     replace_file(folder / "HEAD", b"ref: refs/heads/none\n")
+
+
+def _configuration(object_format: str) -> bytes:
+    if object_format == "sha1":
+        return b"[core]\n\trepositoryFormatVersion = 0\n\tbare = false\n"
+    form = f"[extensions]\n\tobjectFormat = {object_format}\n"
+    return b"[core]\n\trepositoryFormatVersion = 1\n\tbare = false\n" + form.encode()
+
+
+def _reset_configuration(folder: Path, base: str) -> None:
+    """Write the configuration and attributes of a private git folder again if they are not those that maos writes.
+
+    They could name programs that git runs: an agent can write to the folder, and a database can name another one.
+    """
+    wanted = _configuration("sha1" if len(base) == 40 else "sha256")
+    for path, content in ((folder / "config", wanted), (folder / "info" / "attributes", BYTES_AS_THEY_ARE)):
+        is_ours = path.is_file() and not path.is_symlink() and path.read_bytes() == content
+        if os.path.lexists(path) and not is_ours:  # what is missing is repaired by `verify`
+            replace_file(path, content)
 
 
 def read_workspace(folder: Path) -> Workspace | None:
@@ -248,7 +292,9 @@ async def open_locked(workspace: Workspace) -> AsyncIterator[WorkspaceFolder]:
         if not folder.is_dir():
             lock_of(root, workspace.name).unlink()  # or the lock of a removed workspace would stay for ever
             raise _missing(workspace)
-        yield WorkspaceFolder(workspace, folder, lock)
+        place = WorkspaceFolder(workspace, folder, lock)
+        _reset_configuration(folder, place.base)
+        yield place
 
 
 def _missing(workspace: Workspace) -> NotFound:

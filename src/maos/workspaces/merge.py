@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from maos.errors import InvalidInput
 from maos.faults import crash_point
+from maos.files import private_folder
 from maos.workspaces.checkpoints import in_the_way, repositories_at, trailers
 from maos.workspaces.git import (
     CHECKOUT_LIMIT_S,
@@ -102,7 +103,7 @@ async def merge(
         )
     if source.top == workspace.tree:
         raise InvalidInput(f"{into} is the workspace itself", hint="merge into the user's tree")
-    await asyncio.to_thread((workspace.tree.parent / PRIVATE).mkdir, 0o700, parents=True, exist_ok=True)
+    await asyncio.to_thread(private_folder, workspace.tree.parent / PRIVATE)
     async with lock_file(workspace.tree.parent / PRIVATE / ".merge.lock"):
         with tempfile.TemporaryDirectory(prefix="maos-merge-") as scratch:
             return await _Merge(workspace, source, Path(scratch), prefer).run(commit, message)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from maos.errors import InvalidInput, NotFound
 from maos.faults import crash_point
-from maos.files import replace_file, sync_folder
+from maos.files import private_folder, replace_file, sync_folder
 from maos.workspaces.checkpoints import numbered, state_at, trailers
 from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, RepositoryFolder, discover, lexists, lock_file, read_or_empty
 from maos.workspaces.index import Rules, stage
@@ -122,7 +122,7 @@ def _check_folders(source: Path, root: Path) -> None:
 
 
 def _make_root(root: Path, source: RepositoryFolder) -> None:
-    (root / PRIVATE).mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(root / PRIVATE)
     if source.top is not None and root.is_relative_to(source.top) and not (root / ".gitignore").exists():
         replace_file(root / ".gitignore", b"*\n")  # or git status of the user would list them
 

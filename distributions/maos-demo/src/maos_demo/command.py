@@ -181,11 +181,19 @@ class Story:
         self.view.report("No key, no network: the agents are scripts, and everything else is real.")
         self.view.report(f"All of it is in {self.folder.folder}")
         base = await self._prepare()
-        async with self.folder.open(create=True) as m:
-            try:
-                return await self._play(m, base)
-            finally:
-                await asyncio.shield(asyncio.create_task(self._clear_away(m)))
+        before = os.environ.get("MAOS_HOME")
+        os.environ["MAOS_HOME"] = str(self.folder.home)  # whose database it is, is noted there by this process too
+        try:
+            async with self.folder.open(create=True) as m:
+                try:
+                    return await self._play(m, base)
+                finally:
+                    await asyncio.shield(asyncio.create_task(self._clear_away(m)))
+        finally:
+            if before is None:
+                del os.environ["MAOS_HOME"]
+            else:
+                os.environ["MAOS_HOME"] = before
 
     async def _play(self, m: Maos, base: str) -> DemoRecord:
         self._chapter("Three agents begin", "Each in a git worktree of its own. They send each other messages.")

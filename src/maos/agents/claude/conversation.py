@@ -52,6 +52,8 @@ SILENT = frozenset(
 SILENT_TYPES = frozenset("control_response command_lifecycle keep_alive tool_progress tool_use_summary".split())
 
 BY_SUBTYPE = {"error_max_turns": "turns_reached", "error_max_budget_usd": "budget_reached"}
+SESSION = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+"""The id of a session: a UUID."""
 EPOCH = re.compile(r"\|(\d{10})\b")
 """The time of a reset, as older versions put it behind the message of a usage limit."""
 TOKENS = {
@@ -187,6 +189,8 @@ class ClaudeConversation(Conversation[ClaudeState]):
     def _init(self, message: Object) -> Sequence[Fact]:
         """It introduces itself at every turn; once is enough."""
         session = as_text(message.get("session_id"))
+        if session and not SESSION.fullmatch(session):
+            session = self._order.session  # what it says cannot be the name of a file
         if not session or session == self._state.session:
             return ()
         self._state.session = session

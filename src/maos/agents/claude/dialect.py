@@ -25,7 +25,7 @@ from maos.agents.contract import AgentMissing, AgentProgram, Capabilities, Diale
 from maos.agents.environment import PATH_DEFAULT
 from maos.agents.values import decoded
 from maos.errors import InvalidInput
-from maos.files import replace_file
+from maos.files import private_folder, replace_file
 
 SOURCES_VARIABLE = "MAOS_CLAUDE_SETTING_SOURCES"
 SOURCES = ("user", "project", "local")
@@ -121,7 +121,7 @@ class Claude(Dialect):
             *_session(order, self.transcript(order, order.session)),
             *_limits(order),
         ]
-        config.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(config)
         if order.model:
             argv.append(f"--model={order.model}")
         if order.instructions:

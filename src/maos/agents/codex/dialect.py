@@ -33,7 +33,7 @@ from maos.agents.contract import (
 from maos.agents.values import as_count, as_object, decoded
 from maos.clock import Clock, SystemClock
 from maos.errors import InvalidInput
-from maos.files import replace_file
+from maos.files import private_folder, replace_file
 
 VERSION_MIN = (0, 160, 0)
 """The oldest version that was tried. Before 0.23.0 a workspace could make it run anything (CVE-2025-61260)."""
@@ -110,7 +110,7 @@ class Codex(Dialect):
         """What to start, with its settings written; AgentMissing when it has neither a key nor a login."""
         child = environments.of_child(order, environment, self.variables)
         home = _home(order)
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(home)
         key = child.pop("CODEX_API_KEY", "") or child.get("OPENAI_API_KEY", "")
         base_url = child.get("OPENAI_BASE_URL", "")
         if base_url and key:

@@ -58,7 +58,7 @@ class Dialogue(Observer):
     async def agree(self, run: Run, acts: Sequence[Act]) -> bool:
         """Whether a person agrees to what an imported run would start here."""
         if not self._as_json:
-            show_acts(run, acts)
+            show_acts(run.id, acts)
         if not self._trust and not self._as_json and sys.stdin is not None and sys.stdin.isatty():
             ask(f"{run.id} came with a file. Do all of this, in {run.folder}?")
             return True
@@ -237,7 +237,7 @@ async def preview(m: Maos, run: Run, added: Addition | None, cwd: str | None, on
     _show_plan_file(run, on_change)
     if foreign is not None:
         render.line(("it was imported, and is not agreed to yet", "yellow"))
-        show_acts(run, foreign)
+        show_acts(run.id, foreign)
 
 
 def _show_next(each: Next, width: int) -> None:

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 TASKS_SHOWN_MAX = 200
 TASK_WIDTH = 70
-WORDS_WIDTH = 100
-COMMAND_WIDTH = 2_000
+ACT_WIDTH = 4_000
 NAME_WIDTH_MAX = 24
 ANSWERS = click.Choice(["y", "yes", "n", "no", "e", "edit"], case_sensitive=False)
 
@@ -161,16 +160,22 @@ def _show_task(task: Task, kind: str, stem: str, *, last: bool, width: int) -> N
         render.line((below + ", ".join(f"at most {each}" for each in limits if each), "dim"))
 
 
-def show_acts(run: Run, acts: Sequence[Act]) -> None:
-    """Print what resuming a run starts, by which kind of agent, and what each may do without asking."""
+def show_acts(id: str, acts: Sequence[Act]) -> None:
+    """Print what resuming something starts, by which kind of agent, and what each may do without asking."""
     if not acts:
         return
-    render.line(f"resuming {clean(run.id)} starts:")
+    render.line(f"resuming {clean(id)} starts:")
     width = max(len(each.task) for each in acts)
     for each in acts:
-        said = shlex.join(each.command) if each.command else words.one_line(each.words, WORDS_WIDTH)
         may = [f"permission {each.permission}"] if each.permission and not each.command else []
         may += [f"tools {', '.join(each.tools)}"] if each.tools else []
         who = f"{each.kind}{' ' + each.what if each.what != 'task' else ''}{', ' + '; '.join(may) if may else ''}"
-        render.line("  ", (clean(each.task).ljust(width), "bold"), f"  {clean(said)[:COMMAND_WIDTH]}  ",
-                    (f"({clean(who)})", "dim"))  # fmt: skip
+        said = _whole(shlex.join(each.command) if each.command else each.words)
+        render.line("  ", (clean(each.task).ljust(width), "bold"), f"  {said}  ", (f"({clean(who)})", "dim"))
+
+
+def _whole(text: str) -> str:
+    """What a person is to agree to: all of it, on one line; of a very long text, how much is left out."""
+    text = " ".join(clean(text, lines=True).split())
+    left = len(text) - ACT_WIDTH
+    return text if left <= 0 else f"{text[:ACT_WIDTH]} … and {left:,} more characters (--json prints all)"

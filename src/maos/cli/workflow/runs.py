@@ -199,6 +199,7 @@ def _resume_function(
             f"{id} is a function, and its code as it was is not kept",
             hint="put the old one beside the new one, each with a version=; or use replay",
         )
+    database.read(lambda m: m.check_own())  # before any code that the database names is loaded
     refuse = known.is_open and not (trust or dry_run)
     is_foreign = database.read(lambda m: m.workflows.needs_consent(id, refuse=refuse))
     if file:

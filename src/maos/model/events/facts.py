@@ -22,6 +22,25 @@ class FactBase(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
         return found
 
 
+TEXT_CHARS_MAX = 1 << 20
+
+
+def shortened(fact: Fact) -> Fact:
+    """A fact without more than an event can hold: what is too long is cut, and says how much is missing."""
+    changes: dict[str, Any] = {}
+    for name in fact.__struct_fields__:
+        value = getattr(fact, name)
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        if len(text) > TEXT_CHARS_MAX:
+            missing = len(text) - TEXT_CHARS_MAX
+            changes[name] = f"{text[:TEXT_CHARS_MAX]} … [{missing:,} more characters were not recorded]"
+    if isinstance(fact, AgentPlan) and changes:
+        changes["entries"] = [{"content": changes["entries"]}]
+    if isinstance(fact, PrintedLine) and changes:
+        changes["base64"] = ""  # only all of it would be the exact bytes
+    return msgspec.structs.replace(fact, **changes)
+
+
 class SessionOpened(FactBase, frozen=True, tag="session"):
     """The agent's program says which conversation this is, and may say its model and its own version."""
 
