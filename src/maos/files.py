@@ -1,4 +1,4 @@
-"""Files and folders that survive a power cut."""
+"""Files and folders: written so that they survive a power cut, private, and read without trust in what they are."""
 
 from __future__ import annotations
 

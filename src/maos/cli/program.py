@@ -155,7 +155,7 @@ def _load_demo() -> click.Command:
     "--db",
     metavar="TEXT",
     help="The database: a path or a postgresql:// URL. Comes before the command: `maos --db x.db ps`."
-    "  [default: the variable MAOS_DB, else the setting database.path, else ./maos.db]",
+    "  [default: the variable MAOS_DB, else the setting database.path, else the maos.db of the project]",
 )
 @click.version_option(maos.__version__, prog_name="maos", message="%(prog)s %(version)s")
 @click.pass_context

@@ -13,10 +13,10 @@ from urllib.parse import unquote
 
 FILE_NAME = "maos.toml"
 DATABASE_DEFAULT = "maos.db"
-SECRET_OPTIONS = ("password", "sslpassword")
-"""Options in the URL of a database that are never shown."""
 LEASE_S = 30.0
-"""These are here for programs that need no other setting: the schema takes time to load."""
+"""These two are here for programs that need no other setting: the schema takes time to load."""
+_SECRET_OPTIONS = ("password", "sslpassword")
+"""Options in the URL of a database that are never shown."""
 
 
 def names_program(kind: str) -> bool:
@@ -112,7 +112,7 @@ def without_password(database: str) -> str:
     user_info, at, place = rest.rpartition("@")
     shown = f"{scheme}://{user_info.partition(':')[0]}{at}{place}"
     address, question, query = shown.partition("?")
-    options = [each for each in query.split("&") if unquote(each.partition("=")[0]).lower() not in SECRET_OPTIONS]
+    options = [each for each in query.split("&") if unquote(each.partition("=")[0]).lower() not in _SECRET_OPTIONS]
     return f"{address}{question if any(options) else ''}{'&'.join(options)}"
 
 

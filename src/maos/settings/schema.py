@@ -36,7 +36,8 @@ class DatabaseSettings(msgspec.Struct, frozen=True, kw_only=True):
         Text,
         _variable("MAOS_DB"),
         Meta(description="The database: a path, relative to the folder of the settings file, or a `postgresql://` URL "
-             "(not in a project's file). Flag `--db`."),
+             "(not in a project's file, which can only name one below its folder). Without the setting, the nearest "
+             "one in or above the current folder, up to the root of the repository. Flag `--db`."),
     ] = DATABASE_DEFAULT  # fmt: skip
 
 
