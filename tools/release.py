@@ -28,6 +28,9 @@ VERSION_LINES = [
     *((f"{each}/pyproject.toml", line) for each in BESIDE for line in ('version = "{}"', '    "maos=={}",')),
 ]
 
+VENDOR = Path("src/maos/web/page/vendor")
+"""The third-party JavaScript of the page: fetched, not in git, and a part of the wheel."""
+
 
 def say(text: str) -> None:
     print(f"==> {text}", flush=True)
@@ -83,13 +86,16 @@ def _replace(path: Path, old: str, new: str) -> None:
 
 @contextlib.contextmanager
 def copy_of(root: Path) -> Iterator[Path]:
-    """Yield a folder with what is committed, and nothing else."""
+    """Yield a folder with what is committed and the third-party JavaScript, and nothing else."""
     with tempfile.TemporaryDirectory(prefix="maos-release-") as folder:
         archive = Path(folder) / "tree.tar"
         run("git", "archive", "--output", archive, "HEAD", cwd=root)
         copy = Path(folder) / "tree"
         copy.mkdir()
         run("tar", "--extract", "--file", archive, cwd=copy)
+        if not (root / VENDOR / ".ready").is_file():
+            sys.exit(f"{VENDOR} is not there: run `make {VENDOR}/.ready`")
+        shutil.copytree(root / VENDOR, copy / VENDOR)
         yield copy
 
 

@@ -1,11 +1,13 @@
 """`maos demo`: start a run, kill its engine, answer a question, resume, merge, and prove that nothing was lost.
 
-Everything is done by commands that a person could type. This module types them, and renders the feed of the run.
+Everything is done by commands that a person could type. This module types them, and renders the feed of the run. At the
+end it writes the run as one HTML file and, at a terminal, serves the page until the person has seen enough.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shlex
 import shutil
@@ -13,11 +15,12 @@ import signal
 import sys
 import tempfile
 import time
-from asyncio.subprocess import DEVNULL, STDOUT, Process
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -26,7 +29,7 @@ from maos.cli import documents, render, words
 from maos.cli.commands import json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, INTERRUPTED, SIGNALLED, note
-from maos.cli.input import cancel, heard
+from maos.cli.input import PipedLines, cancel, heard
 from maos.cli.render import Column, Listing, clean, shorten
 from maos.cli.runs.live import LiveView
 from maos.errors import InvalidInput, NotFound
@@ -51,6 +54,9 @@ BAR_LINES = 64
 BAR_WIDTH = 20
 NAMED_MAX = 5
 """How many of the things that are missing or double are named."""
+REPORT = "report.html"
+STOP_S_MAX = 30.0
+"""How long the server may take to stop."""
 
 COUNTS: Listing[Count] = Listing(
     "counts",
@@ -66,10 +72,11 @@ COUNTS: Listing[Count] = Listing(
 )
 
 
-@json_command("maos demo", "maos demo --keep", "maos demo my-folder", "maos demo --json")
+@json_command("maos demo", "maos demo --keep", "maos demo my-folder --no-serve", "maos demo --json")
 @click.argument("folder", metavar="[FOLDER]", required=False, default="")
 @click.option("--keep", is_flag=True, help="Keep the folder, and print how to look around in it.")
-def demo(database: DatabaseTarget, folder: str, keep: bool, as_json: bool) -> int:
+@click.option("--no-serve", is_flag=True, help="End after the proof and the report, without serving the page.")
+def demo(database: DatabaseTarget, folder: str, keep: bool, no_serve: bool, as_json: bool) -> int:
     """See a run survive kill -9, with a proof.
 
     Three scripted agents work on a small git repository, send each other what they find, and one asks a question. While
@@ -77,8 +84,12 @@ def demo(database: DatabaseTarget, folder: str, keep: bool, as_json: bool) -> in
     and in the repository is compared with what the agents wrote down themselves: exits with 1 if anything is missing or
     double.
 
+    The run is left as a report, one HTML file. At a terminal, the page of `maos serve` is then served with it on this
+    machine, and a link to it printed, until you press Enter or Ctrl+C; not with --no-serve or --json, and not where the
+    variable CI is set.
+
     It takes about 20 seconds, and needs git, but no key, no network and no database: all of it happens in a new folder
-    (FOLDER, which is kept, or a temporary one) with a database of its own.
+    (FOLDER, which is kept, or a temporary one, of which only the report is kept) with a database of its own.
     """
     if database.given:
         raise InvalidInput("the demo makes a database of its own", hint="leave out --db")
@@ -89,44 +100,70 @@ def demo(database: DatabaseTarget, folder: str, keep: bool, as_json: bool) -> in
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InvalidInput(f"{folder} is there, and not an empty folder", hint="name a new folder")
     path.mkdir(parents=True, exist_ok=True)
-    return asyncio.run(_demo(DemoFolder(path), keep=keep or bool(folder), as_json=as_json))
+    is_watched = sys.stdin.isatty() and sys.stdout.isatty() and not os.environ.get("CI")
+    serves = is_watched and not no_serve and not as_json
+    return asyncio.run(_demo(DemoFolder(path), keep=keep or bool(folder), serves=serves, as_json=as_json))
 
 
-async def _demo(folder: DemoFolder, *, keep: bool, as_json: bool) -> int:
-    """Play the story and check the proof; return the exit code."""
+async def _demo(folder: DemoFolder, *, keep: bool, serves: bool, as_json: bool) -> int:
+    """Play the story, check the proof, and show the run; return the exit code."""
     story = Story(folder, LiveView(Run(id=""), as_json=as_json))  # --json prints only the document at the end
     began_s = time.monotonic()
+    kept: list[Path] = []
     has_failed = True
     try:
-        record, code = await _played(story, is_silent=as_json)
-        if record is None:
-            has_failed = False
+        with _at_home(folder):
+            record, code = await _played(story, is_silent=as_json)
+            if record is None:
+                has_failed = False
+                return code
+            verdict = await proof.prove(folder)
+            has_failed = not verdict.ok
+            took_s = time.monotonic() - began_s
+            if not as_json:
+                _show_verdict(verdict, took_s)
+            if has_failed:
+                code = FAILED
+            elif keep or not as_json:
+                kept = await _write_report(folder, record)
+            if as_json:
+                _show_document(folder, record, verdict, took_s, is_kept=keep or has_failed, report=kept)
+            elif not has_failed:
+                _show_report(kept)
+                if keep:
+                    _show_ways_to_look(folder, record)
+                code = await _serve_page(folder, record.run, is_kept=keep) if serves else 0
             return code
-        verdict = await proof.prove(folder)
-        has_failed = not verdict.ok
-        took_s = time.monotonic() - began_s
-        if as_json:
-            documents.show(
-                {
-                    "ok": verdict.ok,
-                    "seconds": round(took_s, 1),
-                    "run": record.run,
-                    "engines": documents.of(record.engines),
-                    "counts": [{**each._asdict(), "ok": each.ok} for each in verdict.counts],
-                    "checks": documents.of(verdict.checks),
-                    "folder": str(folder.folder) if keep or has_failed else None,
-                }
-            )
-        else:
-            _show_verdict(verdict, took_s)
-            if keep and not has_failed:
-                _show_ways_to_look(folder, record)
-        return FAILED if has_failed else 0
     finally:
         if has_failed and not keep:
             note(f"everything is still in {folder.folder}")
         elif not keep:
-            shutil.rmtree(folder.folder, ignore_errors=True)
+            _remove(folder, kept)
+
+
+@contextmanager
+def _at_home(folder: DemoFolder) -> Iterator[None]:
+    """Have this process note whose database it is in the folder of the demonstration, and not with the user."""
+    before = os.environ.get("MAOS_HOME")
+    os.environ["MAOS_HOME"] = str(folder.home)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["MAOS_HOME"]
+        else:
+            os.environ["MAOS_HOME"] = before
+
+
+def _remove(folder: DemoFolder, kept: Sequence[Path]) -> None:
+    """Remove the folder, but for files in it that are kept."""
+    for path in folder.folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path not in kept:
+            path.unlink()
+    if not kept:
+        folder.folder.rmdir()
 
 
 async def _played(story: Story, *, is_silent: bool) -> tuple[DemoRecord | None, int]:
@@ -181,19 +218,11 @@ class Story:
         self.view.report("No key, no network: the agents are scripts, and everything else is real.")
         self.view.report(f"All of it is in {self.folder.folder}")
         base = await self._prepare()
-        before = os.environ.get("MAOS_HOME")
-        os.environ["MAOS_HOME"] = str(self.folder.home)  # whose database it is, is noted there by this process too
-        try:
-            async with self.folder.open(create=True) as m:
-                try:
-                    return await self._play(m, base)
-                finally:
-                    await asyncio.shield(asyncio.create_task(self._clear_away(m)))
-        finally:
-            if before is None:
-                del os.environ["MAOS_HOME"]
-            else:
-                os.environ["MAOS_HOME"] = before
+        async with self.folder.open(create=True) as m:
+            try:
+                return await self._play(m, base)
+            finally:
+                await asyncio.shield(asyncio.create_task(self._clear_away(m)))
 
     async def _play(self, m: Maos, base: str) -> DemoRecord:
         self._chapter("Three agents begin", "Each in a git worktree of its own. They send each other messages.")
@@ -323,7 +352,9 @@ class Story:
         if self._feed is None:
             async for run in m.runs.all():
                 self._feed = m.runs.follow(run.id, from_start=True)
-        for update in () if self._feed is None else await self._feed.recorded():
+        if self._feed is None:
+            return
+        async for update in self._feed.recorded():
             self._messages += isinstance(update, Message)
             if isinstance(update, AgentOutput):
                 role = words.task_of(self._run_id, update.attempt.agent)
@@ -342,9 +373,14 @@ class Story:
             with suppress(ProcessLookupError):
                 self._process.kill()
             await self._process.wait()
-        async for run in m.runs.all():
-            if run.is_open:
-                await m.runs.cancel(run.id, why="the demonstration was interrupted")
+        await _end_runs(m)
+
+
+async def _end_runs(m: Maos) -> None:
+    """Cancel the runs that have not ended, which ends their agents with their holders."""
+    async for run in m.runs.all():
+        if run.is_open:
+            await m.runs.cancel(run.id, why="the demonstration was ended")
 
 
 def _maos(*arguments: str) -> list[str]:
@@ -362,7 +398,117 @@ def _bar(printed: int, recorded: int) -> Sequence[tuple[str, str]]:
     return [("fg:ansigreen", "█" * done), ("fg:ansiyellow", "░" * open_), ("", f"{rest} {counts:<25}  ")]
 
 
+# --- the report and the page -------------------------------------------------------------------------------------
+
+
+async def _write_report(folder: DemoFolder, record: DemoRecord) -> list[Path]:
+    """Write the run as one HTML file; return it, and nothing where the packages of the page are not installed."""
+    path = folder.folder / REPORT
+    status, printed = await folder.run(*_maos("report", record.run, "--output", str(path)))
+    if status:
+        note(f"there is no report: {printed.strip()}")
+        return []
+    return [path]
+
+
+async def _serve_page(folder: DemoFolder, run: str, *, is_kept: bool) -> int:
+    """Serve the page, with a link to a run, until the person ends it; then end what was started on it."""
+    log = folder.folder / "serve.log"
+    lines = PipedLines()
+    ended = asyncio.Event()
+    code = 0
+
+    def leave(by: int = 0) -> None:
+        nonlocal code
+        code = code or by
+        ended.set()
+
+    with heard(interrupted=leave, sent_away=lambda number: leave(SIGNALLED + int(number))):
+        with log.open("wb") as file:
+            process = await asyncio.create_subprocess_exec(
+                *_maos("serve", "--port", "0", "--json"), cwd=folder.folder, env=folder.environment(),
+                stdin=DEVNULL, stdout=PIPE, stderr=file,
+                start_new_session=True,  # Ctrl+C is for this process, which ends the server and its agents
+            )  # fmt: skip
+        try:
+            assert process.stdout is not None
+            told = await _first(ended, process.stdout.readline())
+            if told:
+                _show_link(f"{json.loads(told)['sign_in']}&to=run/{run}", is_kept=is_kept)
+                lines.start()
+                await _first(ended, lines.next(), process.wait())
+            elif not ended.is_set():
+                note(f"there is no page: {log.read_text(errors='replace').strip()}")
+        finally:
+            await lines.stop()
+            await asyncio.shield(asyncio.create_task(_end_server(folder, process)))
+    return code
+
+
+async def _first(ended: asyncio.Event, *works: Coroutine[Any, Any, Any]) -> Any:
+    """Wait for the first of some things; None when the person ends the demonstration before."""
+    waits = [asyncio.create_task(each) for each in (*works, ended.wait())]
+    done, _open = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    await cancel(*waits)
+    return next((each.result() for each in waits[:-1] if each in done), None)
+
+
+async def _end_server(folder: DemoFolder, process: Process) -> None:
+    """Stop the server, then the runs that a person has started or forked on the page."""
+    with suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), STOP_S_MAX)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+    async with folder.open() as m:
+        await _end_runs(m)
+
+
+def _show_report(written: Sequence[Path]) -> None:
+    """Print where the report is."""
+    for path in written:
+        render.line()
+        render.line(("The run as one HTML file, which opens without a server and without a network:", "bold"))
+        render.line("    ", (str(path), "cyan"))
+
+
+def _show_link(sign_in: str, *, is_kept: bool) -> None:
+    """Print where the page is, and how it ends."""
+    render.line()
+    render.line(("The run on its page; this link signs a browser in, once:", "bold"))
+    render.line("    ", (sign_in, "cyan"))
+    left = "The folder is kept." if is_kept else "Then only the report is left."
+    render.line((f"Enter or Ctrl+C stops the page. {left}", "dim"))
+    sys.stdout.flush()
+
+
 # --- the proof ---------------------------------------------------------------------------------------------------
+
+
+def _show_document(
+    folder: DemoFolder,
+    record: DemoRecord,
+    verdict: ProofVerdict,
+    took_s: float,
+    *,
+    is_kept: bool,
+    report: Sequence[Path],
+) -> None:
+    """Print the result for a program."""
+    documents.show(
+        {
+            "ok": verdict.ok,
+            "seconds": round(took_s, 1),
+            "run": record.run,
+            "engines": documents.of(record.engines),
+            "counts": [{**each._asdict(), "ok": each.ok} for each in verdict.counts],
+            "checks": documents.of(verdict.checks),
+            "folder": str(folder.folder) if is_kept else None,
+            "report": str(report[0]) if report else None,
+        }
+    )
 
 
 def _show_verdict(verdict: ProofVerdict, took_s: float) -> None:
@@ -410,6 +556,7 @@ def _show_ways_to_look(folder: DemoFolder, record: DemoRecord) -> None:
     render.line("Look around in what is left of it:")
     for text in (
         f"cd {folder.folder} && export MAOS_HOME=$PWD/home",
+        f"{maos} serve",
         f"{maos} status {record.run}",
         f"{maos} status",
         f"{maos} message list --run {record.run}",

@@ -25,6 +25,7 @@ FILE_BYTES_MAX = 4 << 30
 ROWS_MAX = 500_000
 """The most rows of one table."""
 VALUE_BYTES_MAX = 4 << 20
+ROW_BYTES_MAX = 64 << 20
 TOTAL_BYTES_MAX = 512 << 20
 """The most bytes of all values together."""
 BUSY_MS = 2_000
@@ -172,6 +173,7 @@ def _connect(path: Path, mode: str) -> apsw.Connection:
     connection = apsw.Connection(f"file:{urllib.parse.quote(str(path.absolute()))}?{mode}", flags)
     try:
         connection.set_busy_timeout(BUSY_MS)
+        connection.limit(apsw.SQLITE_LIMIT_LENGTH, ROW_BYTES_MAX)  # an expression in the file may make gigabytes
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")

@@ -1,9 +1,9 @@
 """Kills programs, and checks what they leave.
 
 `crash_loop` runs a program again and again, each time killed (SIGKILL) one crash point later than before, until it
-completes; `maos.faults` has the crash points. With a share, it dies at some of them only. `kill_loop` kills programs at
-random times instead. After every crash, the check gets what had been acknowledged to the program, and verifies that it
-is still true.
+completes; `maos.faults` has the crash points. With a share (or the variable `MAOS_CRASH_SHARE`), it dies at some of
+them only. `kill_loop` kills programs at random times instead. After every crash, the check gets what had been
+acknowledged to the program, and verifies that it is still true.
 
 The program is a real process. It reports each acknowledgement with `ack` through a pipe as soon as it gets it, so the
 test knows what was acknowledged. In a scenario of your own:
@@ -39,6 +39,8 @@ from typing import IO, Any, NamedTuple, Self
 from maos_testing.preload import Forked, Preloaded, program_of
 
 _PIPE = "MAOS_ACKS_FD"
+SHARE = "MAOS_CRASH_SHARE"
+"""The variable with the share of crash points that `crash_loop` tries unless its caller names one."""
 LIFE_S_MAX = 60.0
 LIVES_MAX = 1_000
 TRIES_MAX = 3
@@ -79,7 +81,7 @@ async def crash_loop(
     check: Check,
     *,
     cwd: Path | None = None,
-    share: float = 1.0,
+    share: float | None = None,
     seed: int = 1,
 ) -> list[Life]:
     """Run a program that is killed at crash point 1, 2, 3 … until it completes; return every life of it.
@@ -87,8 +89,11 @@ async def crash_loop(
     `argv_for` returns the command of each life, by its number: use separate data for each.
 
     With a `share` below 1, life 0 completes and names the points; then the program dies only at those that `sample`
-    chooses. A name that was not reached then, because the order differs from life to life, is tried again.
+    chooses. A name that was not reached then, because the order differs from life to life, is tried again. By default
+    the share is that of the variable `MAOS_CRASH_SHARE`, and without it every point is tried.
     """
+    if share is None:
+        share = float(os.environ.get(SHARE, "1"))
     with Starter(cwd=cwd) as starter:
 
         async def live(number: int, crash_at: int, name: str = "") -> Life:

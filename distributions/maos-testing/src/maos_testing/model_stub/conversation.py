@@ -9,12 +9,18 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from maos_testing.model_stub.script import DEFAULT, Scripts, ScriptStep
 
 MARKER = re.compile(r"\bSCRIPT=([A-Za-z0-9_.-]*[A-Za-z0-9_])")
 END_TEXT = "The script has ended."
 """The reply of the stub after the last step of a script."""
 
+INTERRUPTED = re.compile(
+    r"unknown whether these tool calls took effect|tool calls were completed and recorded|its outcome is unknown"
+)
+"""What a prompt, or the result of a tool, says to an agent that was killed after it had begun to use tools."""
 SYNTHETIC = frozenset({"No response requested."})
 """Turns that a client inserts when it resumes: the stub did not send them, so they are no steps."""
 
@@ -62,8 +68,8 @@ def place(said: Sequence[ModelMessage]) -> ScriptPosition:
     return ScriptPosition(script, steps)
 
 
-def next_step(scripts: Scripts, where: ScriptPosition) -> ScriptStep:
-    """Return the step at a position; END_TEXT after the last."""
+def next_step(scripts: Scripts, where: ScriptPosition, said: Sequence[ModelMessage] = ()) -> ScriptStep:
+    """Return the step at a position of a conversation; END_TEXT after the last."""
     steps = scripts.get(where.script)
     if steps is None:
         if where.script == DEFAULT:
@@ -71,7 +77,10 @@ def next_step(scripts: Scripts, where: ScriptPosition) -> ScriptStep:
         else:
             hint = "check the name behind SCRIPT= in the prompt"
         raise UnknownScript(f"the stub has no script {where.script!r}, only {', '.join(sorted(scripts))}: {hint}")
-    return steps[where.step] if where.step < len(steps) else ScriptStep(text=END_TEXT)
+    step = steps[where.step] if where.step < len(steps) else ScriptStep(text=END_TEXT)
+    if step.careful and any(INTERRUPTED.search(each.text) for each in said if each.who != "model"):
+        return msgspec.structs.replace(step, calls=step.careful)
+    return step
 
 
 def call_id(prefix: str, turn: str, index: int) -> str:

@@ -91,8 +91,9 @@ async def begin_stream(writer: asyncio.StreamWriter, headers: Mapping[str, str])
 
 
 async def send_event(writer: asyncio.StreamWriter, name: str, data: Any) -> None:
-    """Return one event of a stream."""
-    frame = f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+    """Return one event of a stream; not every API names them."""
+    named = f"event: {name}\n" if name else ""
+    frame = f"{named}data: {json.dumps(data)}\n\n".encode()
     writer.write(f"{len(frame):x}\r\n".encode() + frame + b"\r\n")
     await writer.drain()
 

@@ -26,8 +26,9 @@ def parse_conversation(body: Mapping[str, Any]) -> list[ModelMessage]:
             calls = frozenset(str(block.get("id")) for block in blocks if block.get("type") == "tool_use")
             found.append(ModelMessage("model", text_of(content), calls))
         elif message.get("role") == "user":
-            if any(block.get("type") == "tool_result" for block in blocks):
-                found.append(ModelMessage("tool"))
+            results = [block for block in blocks if block.get("type") == "tool_result"]
+            if results:
+                found.append(ModelMessage("tool", "\n".join(text_of(each.get("content")) for each in results)))
             if text := text_of(content):
                 found.append(ModelMessage("user", text))
     return found

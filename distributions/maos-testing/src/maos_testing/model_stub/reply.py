@@ -1,4 +1,4 @@
-"""Parts of a reply that both APIs have in common."""
+"""Parts of a reply that the APIs have in common."""
 
 from __future__ import annotations
 

@@ -54,6 +54,9 @@ class ScriptStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     text: str = ""
     thought: str = ""
     calls: Sequence[ToolCall] = ()
+    careful: Sequence[ToolCall] = ()
+    """Calls instead of these if the agent was told that tool calls were completed, or that their outcome is unknown: a
+    careful model checks first, and repeats nothing that was done."""
     tokens: TokenCount = TokenCount()
     wait_s: float = 0.0
     """Silence before the first byte."""

@@ -11,14 +11,16 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from maos_testing.model_stub import http, messages, responses
+from maos_testing.model_stub import generate, http, messages, responses
 from maos_testing.model_stub.conversation import ScriptPosition, UnknownScript, next_step, place
 from maos_testing.model_stub.reply import Turn
-from maos_testing.model_stub.script import ScriptFault, Scripts, ScriptStep, as_scripts
+from maos_testing.model_stub.script import ScriptFault, Scripts, ScriptStep, TokenCount, as_scripts
 
 REQUESTS_MAX = 256
 COUNTS_MAX = 10_000
 REQUESTS_PATH = "/stub/requests"
+ENDS = ("message_delta", "response.completed")
+"""The events of both APIs that say how long the reply was."""
 
 
 class Asked(NamedTuple):
@@ -33,6 +35,13 @@ class Asked(NamedTuple):
     fault: str = ""
 
 
+class Charge(NamedTuple):
+    """What a provider charges for one reply: the input from its first event on, the output when its end was sent."""
+
+    model: str
+    tokens: TokenCount
+
+
 class ModelStub:
     """A model on loopback that follows scripts; `url` is what agent programs take as their base URL.
 
@@ -42,6 +51,8 @@ class ModelStub:
     def __init__(self, scripts: Scripts | Sequence[ScriptStep], *, port: int = 0) -> None:
         self.scripts = as_scripts(scripts)
         self.requests: deque[Asked] = deque(maxlen=REQUESTS_MAX)
+        self.charges: list[Charge] = []
+        """What the replies cost that were sent, also those that were cut off."""
         self.arrived = asyncio.Event()
         """Set whenever a request has been recorded; for tests that wait for one."""
         self._port = port
@@ -85,6 +96,10 @@ class ModelStub:
     ) -> None:
         await self.close()
 
+    def script(self, name: str, *steps: ScriptStep) -> None:
+        """Set the script of a name; a prompt chooses it with `SCRIPT=name`."""
+        self.scripts = as_scripts({**self.scripts, name: list(steps)})
+
     def asked(self, script: str) -> list[Asked]:
         """Return the requests that followed one script."""
         return [each for each in self.requests if each.script == script]
@@ -120,10 +135,13 @@ class ModelStub:
         body: dict[str, Any] = {}
         try:
             body = msgspec.json.decode(request.body, type=dict[str, Any])
+            if api is generate:  # whose requests say this with their paths
+                body = {**body, "model": request.path.rpartition("/")[2].partition(":")[0]}
+                body["stream"] = request.path.endswith(generate.STREAMED)
             said = api.parse_conversation(body)
             side = api.side_reply(body)
             where = place(said)
-            step = side or next_step(self.scripts, where)
+            step = side or next_step(self.scripts, where, said)
         except (msgspec.MsgspecError, AttributeError, TypeError, UnknownScript) as error:
             self._record(Asked(request.path, request.headers, body))
             await http.send_json(writer, 400, api.error_body(ScriptFault(status=400, message=f"model stub: {error}")))
@@ -165,6 +183,7 @@ class ModelStub:
         if body.get("stream"):
             return await self._stream(api, turn, fault, about, writer)
         if fault is None:
+            self.charges.append(Charge(turn.model, turn.step.tokens))
             await http.send_json(writer, 200, api.whole(turn), about)
         return fault is None
 
@@ -181,7 +200,8 @@ class ModelStub:
         if fault is not None:
             chars_max = chars_max // 2 if fault.after_chars is None else fault.after_chars
         await http.begin_stream(writer, about)
-        chars = 0
+        chars, place = 0, len(self.charges)
+        self.charges.append(Charge(turn.model, msgspec.structs.replace(turn.step.tokens, output=1)))
         for event in events:
             chars += event.chars
             if fault is not None and (chars > chars_max or (event is events[-1])):
@@ -193,6 +213,8 @@ class ModelStub:
             if event.chars and turn.step.delay_s:
                 await asyncio.sleep(turn.step.delay_s)
             await http.send_event(writer, event.name, event.data)
+            if event.name in ENDS:
+                self.charges[place] = Charge(turn.model, turn.step.tokens)
         await http.end_stream(writer)
         return True
 
@@ -226,4 +248,6 @@ class ModelStub:
 def _api(path: str) -> ModuleType | None:
     if path.endswith(("/messages", "/messages/count_tokens")):
         return messages
+    if path.endswith(generate.PATHS):
+        return generate
     return responses if path.endswith("/responses") else None

@@ -21,6 +21,7 @@ from maos.store.contract import Store
 from maos_testing.store_contract.appends import AppendContract, KeyContract, ReplacingContract
 from maos_testing.store_contract.coordination import DocumentContract, LeaseContract
 from maos_testing.store_contract.lifetime import LifeContract
+from maos_testing.store_contract.restoration import RestoreContract
 from maos_testing.store_contract.streams import ReadContract, StreamNamesContract, WaitContract
 
 
@@ -33,6 +34,7 @@ class StoreContract(
     WaitContract,
     LeaseContract,
     DocumentContract,
+    RestoreContract,
     LifeContract,
 ):
     """What every store must do. Inherit, and provide the fixtures."""

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from maos.store import chain
-from maos.store.contract import GENESIS, RawEvent, Recorded, Store, Write
+from maos.store.contract import GENESIS, RawEvent, Recorded, Store, StreamEnding, Write
 
 SOON_S = 10.0
 """Ample for an operation of milliseconds, and far less than a waiter that is never woken takes."""
@@ -161,6 +161,43 @@ class StreamNamesContract:
             seen += page
         assert seen == names
 
+    async def test_streams_that_have_ended_can_be_left_out(self, store: Store) -> None:
+        """By the type of the last event, taken literally, and the time at which it was recorded."""
+
+        async def add(name: str, *types: str) -> int:
+            await store.append(Write(name, [RawEvent(type, 1, b"") for type in types]))
+            return (await log_of(store))[-1].time_us
+
+        await add("run/1", "began", "ended")
+        await add("run/2", "began")
+        await add("run/3", "ended", "began")
+        await add("run/4", "end_d", "end%")
+        await add("run/5", "began", "removed")
+        await add("sun/1", "began")
+        at_us = await add("run/6", "ended") + 1
+        ended = StreamEnding(("ended", "removed"), at_us)
+        assert await store.streams(prefix="run/", unless=ended) == ["run/2", "run/3", "run/4"]
+        assert await store.streams(prefix="run/", unless=ended, after="run/2", limit=1) == ["run/3"]
+        everything = [f"run/{number}" for number in range(1, 7)]
+        assert await store.streams(prefix="run/", unless=StreamEnding(("ended", "removed"), 0)) == everything
+        assert await store.streams(prefix="run/", unless=StreamEnding(("began",), at_us)) == [
+            "run/1",
+            "run/4",
+            "run/5",
+            "run/6",
+        ]
+
+    async def test_the_newest_streams_come_first_if_that_is_wanted(self, store: Store) -> None:
+        """In pages, each of which begins after the last name of the one before; new events change no order."""
+        for number in (3, 1, 2, 5, 4):
+            await store.append(write(f"run/{number}", b""), write(f"other/{number}", b""))
+        await store.append(write("run/3", b"again"))
+        assert await store.streams(prefix="run/", newest=True) == ["run/4", "run/5", "run/2", "run/1", "run/3"]
+        assert await store.streams(prefix="run/", newest=True, limit=2) == ["run/4", "run/5"]
+        assert await store.streams(prefix="run/", newest=True, limit=2, after="run/5") == ["run/2", "run/1"]
+        assert await store.streams(prefix="run/", newest=True, after="run/3") == []
+        assert await store.streams(prefix="sun/", newest=True) == []
+
 
 class WaitContract:
     """Waiting for new events."""
@@ -171,6 +208,26 @@ class WaitContract:
         async with asyncio.timeout(SOON_S):
             assert await store.wait(after=0, timeout_s=600) == 2
             assert await store.wait(after=1, timeout_s=600) == 2
+
+    async def test_waiting_for_streams_ends_with_an_event_of_one_of_them(self, store: Store) -> None:
+        """What others get, before or meanwhile, does not count; the position that is returned is the newest one."""
+        await store.append(write("a", b"1"), write("b", b"1"))
+        async with asyncio.timeout(SOON_S):
+            assert await store.wait(after=0, timeout_s=600, streams=["a"]) == 2
+            assert await store.wait(after=1, timeout_s=600, streams=["b", "c"]) == 2
+            assert await store.wait(after=1, timeout_s=0.05, streams=["a"]) == 2
+            waiting = [
+                asyncio.create_task(store.wait(after=2, timeout_s=600, streams=each))
+                for each in (["a"], ["b", "c"], ["new"])
+            ]
+            await asyncio.sleep(0.05)
+            await store.append(write("other", b"1"))
+            await asyncio.sleep(0.05)
+            assert [each.done() for each in waiting] == [False, False, False]
+            await store.append(write("c", b"1"))
+            assert await waiting[1] == 4
+            await store.append(write("a", b"2"), write("new", b"1"))
+            assert [await waiting[0], await waiting[2]] == [6, 6]
 
     async def test_waiting_ends_at_the_time_out(self, store: Store) -> None:
         """The answer is the head then, so the caller needs no second question."""
