@@ -1,13 +1,18 @@
 """`python -m maos`: the command line."""
 
+import gc
 import io
 import os
 import sys
 from typing import TextIO, cast
 
+GARBAGE_OBJECTS = 20_000
+"""After how many new objects garbage is collected. To load a command creates far more than the 700 of the default."""
+
 
 def main() -> None:
     """Run the command line."""
+    gc.set_threshold(GARBAGE_OBJECTS)
     try:
         sys.stdout, sys.stderr = complete_writes(sys.stdout), complete_writes(sys.stderr)
         from maos.cli.program import program

@@ -5,6 +5,8 @@ Each says what happened, which thing it happened to, and what to do next (`hint`
 
 from __future__ import annotations
 
+import os
+
 
 class MaosError(Exception):
     """Base class of all errors: what happened, and what to do about it.
@@ -67,6 +69,18 @@ class UntrustedStore(MaosError):
             f"{place} {why}: it can be read, and nothing of it is executed or written",
             hint="`maos admin trust` shows what it would start here and asks you; or name another one with --db",
         )
+
+
+class NotPermitted(MaosError):
+    """The principal may not do this, or could not prove who it is; nothing was written.
+
+    Example::
+
+        try:
+            await m.trust()
+        except maos.NotPermitted as error:
+            print(m.principal, error.what)
+    """
 
 
 class LeaseLost(MaosError):
@@ -138,10 +152,11 @@ class DiskFull(StoreUnavailable):
             print(error.what, error.hint)
     """
 
-    hint = "free some space and try again; reading still works"
+    hint = "free some space there, and repeat it; reading still works"
 
     def __init__(self, where: str) -> None:
-        super().__init__(f"no space left on the disk of {where}", written=False)
+        folder = f"on the server of {where}" if "://" in where else f"in {os.path.dirname(os.path.abspath(where))}"
+        super().__init__(f"no space left {folder}", written=False)
 
 
 class Corrupt(MaosError):
@@ -210,6 +225,34 @@ class NotFound(MaosError):
     """
 
 
+class Erased(NotFound):
+    """What was asked for was erased: the key that it was sealed with was destroyed.
+
+    Example::
+
+        try:
+            run = await m.runs.get("r-1")
+        except maos.Erased as error:
+            print(error.scope)
+    """
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"{scope or 'this'} was erased", hint="its key was destroyed; nothing brings it back")
+        self.scope = scope
+
+
+class Locked(MaosError):
+    """The database is encrypted, and its key was not given, is another one, or is not there; nothing was written.
+
+    Example::
+
+        try:
+            state = await m.state.get("reviewer")
+        except maos.Locked as error:
+            print(error.what, error.hint)
+    """
+
+
 class InvalidInput(MaosError):
     """The request cannot be executed as given; nothing was written.
 
@@ -220,3 +263,7 @@ class InvalidInput(MaosError):
         except maos.InvalidInput as error:
             print(error.what, error.hint)
     """
+
+
+UNREADABLE = (StoreUnavailable, Corrupt, HistoryLost, UnknownFormat)
+"""The database cannot be read, or a part of it: nothing that it holds may be left out instead."""

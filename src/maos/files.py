@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from maos.faults import crash_point
 
@@ -17,16 +18,34 @@ def sync_folder(folder: Path) -> None:
     _sync(folder, os.O_DIRECTORY)
 
 
-def read_bounded(path: Path, bytes_max: int) -> bytes:
-    """Return the content of a regular file; at most one byte more than the limit is read. Raise OSError for others.
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading; raise OSError for others.
 
-    A file of a cloned repository can be a pipe, which would block, or a link to a device without an end.
+    A file of a cloned repository, or of an agent, can be a pipe, which would block, or a link to a device without an
+    end.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return open(descriptor, "rb")
+
+
+def read_bounded(path: Path, bytes_max: int) -> bytes:
+    """Return the content of a regular file; at most one byte more than the limit is read. Raise OSError for others."""
+    with open_regular(path) as file:
         return file.read(bytes_max + 1)
+
+
+def is_regular(path: Path) -> bool:
+    """Return whether a path is that of a regular file, and not of a link to one."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
 
 
 def private_folder(folder: Path) -> Path:
@@ -51,9 +70,10 @@ def exclude_from_git(file: Path) -> None:
     The entry is in the repository's own `info/exclude`, which is not committed. Outside of one nothing is done.
     """
     folder = file.parent / ".git"
-    if folder.is_file():  # a linked worktree
-        folder = file.parent / folder.read_text().removeprefix("gitdir:").strip()
-        folder = folder / (folder / "commondir").read_text().strip()
+    if folder.is_file():  # a linked worktree, or a submodule
+        folder = file.parent / _line_of(folder).removeprefix("gitdir:").strip()
+        if os.path.lexists(folder / "commondir"):
+            folder = folder / _line_of(folder / "commondir")
     if not folder.is_dir():
         return
     (folder / "info").mkdir(exist_ok=True)
@@ -63,6 +83,10 @@ def exclude_from_git(file: Path) -> None:
         text = exclude.read()
         if f"/{file.name}*" not in text.splitlines():
             exclude.write(("" if text.endswith("\n") or not text else "\n") + f"/{file.name}*\n")
+
+
+def _line_of(path: Path) -> str:
+    return os.fsdecode(read_bounded(path, 4096)).strip()
 
 
 @contextmanager
@@ -82,6 +106,13 @@ def whole_file(target: Path) -> Iterator[Path]:
             left.unlink(missing_ok=True)
         raise
     sync_folder(target.parent)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a text for its owner alone, whatever the umask is, into a file that is created if there is none."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 def replace_file(path: Path, content: bytes, *, sync: bool = True) -> None:

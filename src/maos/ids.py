@@ -8,9 +8,9 @@ import socket
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from itertools import islice
-from typing import NamedTuple
 
 from maos.errors import InvalidInput, NotFound
+from maos.tuples import NamedTuple
 
 NAME_CHARS_MAX = 512
 CANDIDATES_SHOWN_MAX = 5
@@ -31,6 +31,7 @@ class Target(NamedTuple):
     run: str = ""
     """The run that a task belongs to."""
     task: str = ""
+    """The task; of a workflow run, the id of a step, if one was given."""
 
 
 def incarnation() -> str:

@@ -16,7 +16,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from maos import app
 
@@ -117,21 +117,25 @@ class Proxy:
         return [self._wrap(each) for each in value] if type(value) is list else value
 
 
-class SyncMaos(Proxy):
-    """An open journal, and the services of `Maos`, for programs without asyncio. Use it with `with`, or close it."""
+class ProxyContext(Proxy):
+    """A proxy with a thread of its own. Use it with `with`, or close it."""
 
-    def __enter__(self) -> SyncMaos:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: Any) -> None:
         self.close()
 
     def close(self) -> None:
-        """Finish what was accepted and close the store; agents that run keep running."""
+        """Close what it stands for, and end its thread; agents that run keep running."""
         try:
             self._thread.run(_await(self._target.close))
         finally:
             self._thread.close()
+
+
+class SyncMaos(ProxyContext):
+    """An open journal, and the services of `Maos`, for programs without asyncio. Use it with `with`, or close it."""
 
 
 def connect(target: Any, **options: Any) -> SyncMaos:

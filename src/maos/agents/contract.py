@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -19,13 +19,14 @@ from maos.agents.values import decoded
 from maos.errors import NotFound
 from maos.model.events import facts
 from maos.model.events.facts import Fact
+from maos.tuples import NamedTuple
 
 
 class Capabilities(NamedTuple):
     """What an agent of this kind can do."""
 
     resume: bool
-    """Resumes its own session after it was killed."""
+    """Resumes its own session after it was killed, if the program keeps one."""
     steer: bool
     """Accepts messages while it works."""
     cost: bool
@@ -37,8 +38,14 @@ class Capabilities(NamedTuple):
     prose: bool = True
     """Its task is a prompt for a model, which can also say that it was interrupted; otherwise it gets the same task
     again, and nothing else."""
+    limits_cost: bool = False
+    """Stops by itself when it has cost as much as it may."""
+    names_model: bool = True
+    """Says which model it uses."""
     answers: bool = True
     """Reports the end of its turn; to exit before that is no success, whatever the exit code."""
+    varies: bool = False
+    """The kind stands for many programs, and not every one of them can do all of this."""
 
 
 class AgentProgram(NamedTuple):
@@ -54,6 +61,8 @@ class McpServer(NamedTuple):
     name: str
     argv: Sequence[str]
     env: Mapping[str, str]
+    is_allowed: bool = True
+    """Whether its tools need no permission."""
 
 
 class LaunchOrder(NamedTuple):
@@ -80,14 +89,24 @@ class LaunchOrder(NamedTuple):
     """What happens with the others: `ask` a person, `edits` lets it change files of its workspace, `deny`."""
     mcp: Sequence[McpServer] = ()
     env: Mapping[str, str] = {}
-    """Variables given to the program beside those it needs, by choice of the user."""
+    """Variables of the user's environment that are passed on beside those it needs; their values are never recorded."""
+    values: Mapping[str, str] = {}
+    """Variables that were given with a value, which is recorded."""
     argv: Sequence[str] = ()
     """The command itself, for the kinds that run any command (shell, acp) or a function (python)."""
     task_anew: str = ""
-    """The prompt in case the session turns out to be lost and the program can begin a new one at once (acp); without
-    it, that is trouble of the kind session_missing."""
+    """The prompt in case the session turns out to be lost and the program can begin a new one at once (acp)."""
+    project: Sequence[str] = ()
+    """What of the project reaches the program: some of `PROJECT_SETTINGS`."""
+    project_text: str = ""
+    """The project's instructions, as they were when the agent started."""
     takes_input: bool = False
     """Whether a plain command (shell) is sent messages, as lines of its standard input; otherwise it has none."""
+
+    @property
+    def guidance(self) -> str:
+        """The instructions, and those of the project."""
+        return "\n\n".join(filter(None, (self.instructions, self.project_text)))
 
 
 class LaunchCommand(NamedTuple):
@@ -138,6 +157,11 @@ class Conversation(Generic[S]):
         except msgspec.ValidationError:  # of a version that kept something else: the attempt must not end for that
             self._state = self.memory()
 
+    @property
+    def is_answering(self) -> bool:
+        """Whether an answer of the model is on its way; False when the program does not say so."""
+        return False
+
     def state(self) -> Mapping[str, Any]:
         """What another process must know to interpret the next line; plain data, recorded with the facts."""
         state: dict[str, Any] = msgspec.to_builtins(self._state)
@@ -157,14 +181,15 @@ class Conversation(Generic[S]):
 
     def _aside(self, line: bytes) -> Sequence[Fact]:
         """The meaning of a line of its standard error."""
-        return [facts.Line.of(line, stderr=True)]
+        return [facts.Diagnostic.of(line, stderr=True)]
 
     def say(self, id: str, text: str) -> Reply | None:
         """A message into the running conversation; None when the program cannot accept one now."""
         return None
 
-    def answer(self, request: str, *, allow: bool, why: str = "") -> Reply | None:
-        """The answer to a request for permission; None when the program does not wait for it."""
+    def answer(self, request: str, *, allow: bool, why: str = "", always: bool = False) -> Reply | None:
+        """The answer to a request for permission; None when the program does not wait for it. With `always`, a program
+        that offers it is told not to ask for this again."""
         return None
 
     def end(self) -> Reply | None:
@@ -186,6 +211,9 @@ class Dialect(ABC):
     """Variables of the engine's environment that the program needs, such as its key; no others are passed on."""
     secret_variables: Sequence[str] = ()
     """Those of them whose values must never be written down."""
+    login: str = ""
+    """How a person logs in, or gives it a key, with `{program}` for what they type to start the program; empty when the
+    program has no way of its own."""
     conversation: type[Conversation[Any]]
 
     @abstractmethod

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from maos.agents.contract import AgentMissing, LaunchOrder
 from maos.files import private_folder
+from maos.redact import is_secret_name, is_secret_value
 
 PATH_DEFAULT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH|DSN", re.IGNORECASE)
-_SECRET_CHARS_MIN = 6
-"""Shorter values are no secrets worth the name, and taking them out of all output would make it unreadable."""
-
 VERSION_S_MAX = 30.0
+_PLACES = ("/", "~", "./", "http://", "https://", "file://")
 
 
 def of_child(order: LaunchOrder, environment: Mapping[str, str], variables: Sequence[str] = ()) -> dict[str, str]:
@@ -35,16 +32,26 @@ def of_child(order: LaunchOrder, environment: Mapping[str, str], variables: Sequ
         "TERM": "dumb",
     }
     needed = {name: environment[name] for name in variables if environment.get(name)}
-    return {**fixed, **needed, **order.env}
+    return {**fixed, **needed, **order.values, **order.env}
 
 
 def secrets_of(
     order: LaunchOrder, environment: Mapping[str, str], secret_variables: Sequence[str] = ()
 ) -> dict[str, str]:
-    """What must never be written down, by name: the program's keys, and all that look like one."""
+    """What must never be written down, by name: the program's keys, and the variables that the person passes on.
+
+    Paths and addresses among those stay readable, unless their names say that they are secret; the password in an
+    address is recognised by its form.
+    """
     given = {name: environment.get(name, "") for name in secret_variables}
-    given |= {name: value for name, value in order.env.items() if name in given or _SECRET_NAME.search(name)}
-    return {name: value for name, value in given.items() if len(value) >= _SECRET_CHARS_MIN}
+    given |= {
+        name: value
+        for name, value in order.env.items()
+        if name in given or is_secret_name(name) or not value.startswith(_PLACES)
+    }
+    for server in order.mcp:
+        given |= {name: value for name, value in server.env.items() if is_secret_name(name)}
+    return {name: value for name, value in given.items() if is_secret_value(value)}
 
 
 def program_path(name: str, environment: Mapping[str, str], *, hint: str) -> Path:

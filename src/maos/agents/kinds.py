@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from maos.agents.contract import Capabilities, Dialect
 from maos.errors import InvalidInput, MaosError
+from maos.tuples import NamedTuple
 
 ACP_PREFIX = "acp:"
 

@@ -10,6 +10,8 @@ import msgspec
 DEPTH_MAX = 40
 """Deeper data is kept as text; the journal takes a hundred levels, of which some are its own."""
 LINE_DEPTH_MAX = 100
+ID_CHARS_MAX = 200
+"""Of ids and names that are kept between two lines, or repeated with each fact of a line."""
 
 Object = Mapping[str, Any]
 
@@ -43,6 +45,11 @@ def as_objects(value: Any) -> list[Object]:
 def as_text(value: Any) -> str:
     """The text it should be; an empty one when it is something else."""
     return value if isinstance(value, str) else ""
+
+
+def as_id(value: Any) -> str:
+    """The id or the name it should be, without what is beyond any that a program gives."""
+    return as_text(value)[:ID_CHARS_MAX]
 
 
 def as_number(value: Any) -> float | None:

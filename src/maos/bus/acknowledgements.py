@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -16,6 +15,7 @@ from maos.model.events.messages import (
 )
 from maos.model.message import FORMAT, Acknowledgements, Message, acks, dead
 from maos.store.contract import Document
+from maos.tuples import NamedTuple
 
 KIND = "acks"
 """The kind of the documents that keep folds of acknowledgements."""

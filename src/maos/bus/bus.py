@@ -71,10 +71,10 @@ class Bus:
         self._receivers: list[Receiver] = []
         self._runs: set[str] = set()
 
-    def limited(self, limits: MessageLimits, *, is_redacted: bool = False) -> Bus:
-        """Return this bus with other limits; with `is_redacted`, for texts that have no secrets any more."""
+    def limited(self, limits: MessageLimits) -> Bus:
+        """Return this bus with other limits."""
         other = copy.copy(self)
-        other._outbox = Outbox(self._clock, limits, is_redacted=is_redacted)
+        other._outbox = Outbox(self._clock, limits)
         return other
 
     # --- sending ---------------------------------------------------------------------------------------------
@@ -82,18 +82,33 @@ class Bus:
     async def send(
         self, sender: str, to: str, text: str, *, run: str | None = None, **options: Unpack[Options]
     ) -> Message:
-        """Send a message to one agent; it is on disk when this returns."""
+        """Send a message to one agent; it is on disk when this returns.
+
+        Example::
+
+            await m.bus.send("person", "reviewer", "The schema has changed", type="info")
+        """
         check_name(to, "name")
         return await self._send(await self.compose(sender, text, to=to, run=run, **options), options.get("key"))
 
     async def broadcast(self, sender: str, run: str, text: str, **options: Unpack[Options]) -> Message:
-        """Send a message to all other agents of a run, and to all subscribers of the run's topic."""
+        """Send a message to all other agents of a run, and to all subscribers of the run's topic.
+
+        Example::
+
+            await m.bus.broadcast("person", "r-1", "The schema has changed")
+        """
         return await self._send(await self.compose(sender, text, run=run, **options), options.get("key"))
 
     async def publish(
         self, sender: str, topic: str, text: str, *, run: str | None = None, **options: Unpack[Options]
     ) -> Message:
-        """Send a message to all other subscribers of a topic."""
+        """Send a message to all other subscribers of a topic.
+
+        Example::
+
+            await m.bus.publish("person", "releases", "1.2 is out")
+        """
         check_name(topic, "topic")
         return await self._send(await self.compose(sender, text, topic=topic, run=run, **options), options.get("key"))
 
@@ -117,16 +132,18 @@ class Bus:
         if isinstance(reply_to, str):
             reply_to = await self.find(sender, reply_to)
         cause = reply_to.message if isinstance(reply_to, Delivery) else reply_to
+        self._journal.principal.check_may_write_for(sender, "send a message as")
         said = self._outbox.compose(sender, text, to=to, topic=topic, run=run, cause=cause, **options)
+        said = said._replace(by=self._journal.by)
         members = () if to or topic else await self._members(run)
         return Outgoing(said, members, self._subscriptions, self._outbox)
 
     def enclosed(
-        self, sender: str, to: str, text: str, *, run: str, type: str, metadata: Mapping[str, Any] | None = None
+        self, sender: str, to: str, text: str, *, run: str, type: str, by: str = "", metadata: Mapping[str, Any]
     ) -> list[Append]:
         """Return the appends that send a message to one agent, for a caller that cannot await `compose`."""
         check_name(to, "name")
-        said = self._outbox.compose(sender, text, to=to, run=run, type=type, metadata=metadata)
+        said = self._outbox.compose(sender, text, to=to, run=run, type=type, metadata=metadata)._replace(by=by)
         return appends_of(said, said.to)
 
     async def _send(self, outgoing: Outgoing, key: str | None) -> Message:
@@ -194,7 +211,14 @@ class Bus:
         There is one receiver of an inbox at a time; others wait until it ends, or has not renewed its lease for
         `visibility_s`. A message that is not acknowledged within that time is delivered again, `tries_max` times at
         most. Messages older than `restore_s` when this begins become dead letters; none when that is 0.
+
+        Example::
+
+            async for delivery in m.bus.receive("reviewer"):
+                await delivery.ack()
+                break
         """
+        self._journal.principal.check_may_write_for(name, "receive the messages of")
         receiver = Receiver(
             self._journal,
             self._clock,
@@ -209,12 +233,19 @@ class Bus:
         return receiver
 
     async def subscribe(self, name: str, topic: str) -> None:
-        """Subscribe an agent to a topic; the subscription survives restarts."""
+        """Subscribe an agent to a topic; the subscription survives restarts.
+
+        Example::
+
+            await m.bus.subscribe("reviewer", "releases")
+        """
+        self._journal.principal.check_may_write_for(name, "subscribe to a topic for")
         joined = TopicJoined(topic=check_name(topic, "topic"), name=check_name(name, "name"))
         await self._subscriptions.change(joined)
 
     async def unsubscribe(self, name: str, topic: str) -> None:
         """End the subscription of an agent to a topic."""
+        self._journal.principal.check_may_write_for(name, "end a subscription of")
         await self._subscriptions.change(TopicLeft(topic=topic, name=name))
 
     async def subscriptions(self, name: str) -> list[str]:
@@ -230,6 +261,7 @@ class Bus:
 
     async def expire(self, name: str) -> None:
         """Make messages to an agent dead letters that are expired or too old to restore; a receiver does it itself."""
+        self._journal.principal.check_may_write_for(name, "give up messages to")
         while True:
             fold, now_us = await load(self._journal, name), self._clock.now_us()
             oldest_us = now_us - int(self._restore_s * MICROSECONDS) if self._restore_s else 0
@@ -247,7 +279,12 @@ class Bus:
                 continue  # a receiver has acknowledged a message meanwhile
 
     async def dead_letters(self, name: str | None = None) -> AsyncIterator[DeadLetter]:
-        """Yield the messages that could not be delivered to one agent, or to any, with the reasons."""
+        """Yield the messages that could not be delivered to one agent, or to any, with the reasons.
+
+        Example::
+
+            print([(each.name, each.why) async for each in m.bus.dead_letters()])
+        """
         streams = [dead(name)] if name is not None else [each async for each in self._journal.streams(dead(""))]
         for stream in streams:
             found, _version = await self._dead_letters_of(stream.removeprefix(dead("")))
@@ -256,6 +293,7 @@ class Bus:
 
     async def requeue(self, name: str, version: int) -> None:
         """Send a dead letter again, once, to the agent that it could not be delivered to."""
+        self._journal.principal.check_may_decide(f"requeue a dead letter for {name}")
         while True:
             found, read_until = await self._dead_letters_of(name)
             letter = found.get(version)
@@ -263,7 +301,8 @@ class Bus:
                 hint = "`maos message dead` lists them; each can be sent again once"
                 raise NotFound(f"{name!r} has no dead letter {version}", hint=hint)
             said = letter.message._replace(at_us=self._clock.now_us())
-            requeued = Append(dead(name), [DeadLetterRequeued(version=version)], expected=read_until)
+            again = DeadLetterRequeued(version=version, by=self._journal.by)
+            requeued = Append(dead(name), [again], expected=read_until)
             try:
                 await self._journal.append_all([requeued, *appends_of(said, [name])])
                 return

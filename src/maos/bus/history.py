@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import AsyncIterator, Sequence
-from typing import NamedTuple
 
 from maos.errors import Corrupt
 from maos.journal.journal import Journal, Record
 from maos.model.events.messages import MessageRouted, MessageSent
 from maos.model.message import Message, belongs, history, inbox, message
+from maos.tuples import NamedTuple
 
 GONE = "[the text of this message is not in this journal]"
 

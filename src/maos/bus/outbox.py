@@ -6,7 +6,7 @@ import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
@@ -17,8 +17,9 @@ from maos.journal.codec import check_plain
 from maos.journal.journal import Append, Journal
 from maos.model.events.messages import TopicJoined, TopicLeft
 from maos.model.message import TOPICS, TYPES, Message, Topics, history, inbox, index_event, of_run
-from maos.redact import Redactor, clean
+from maos.redact import clean
 from maos.store.contract import Key
+from maos.tuples import NamedTuple
 
 SENDERS_REMEMBERED_MAX = 10_000
 _MINUTE_US = 60 * MICROSECONDS
@@ -70,11 +71,10 @@ class DraftOptions(TypedDict, total=False):
 class Outbox:
     """Makes messages that may be sent."""
 
-    def __init__(self, clock: Clock, limits: MessageLimits, *, is_redacted: bool = False) -> None:
+    def __init__(self, clock: Clock, limits: MessageLimits) -> None:
         self._clock = clock
         self._limits = limits
         self._paid_until_us: dict[str, int] = {}
-        self._redact = str if is_redacted else Redactor({}).text
         self._origin = secrets.token_hex(5)
         self._count = count(1)
 
@@ -91,7 +91,7 @@ class Outbox:
     ) -> Message:
         """Return a message to one agent, to a topic, or with neither to all agents of its run, if it may be sent.
 
-        `cause` is the message that it replies to. What has the shape of a secret is removed (A16).
+        `cause` is the message that it replies to.
         """
         type = options.get("type") or ("info" if to or topic else "broadcast")
         metadata, ttl_s = options.get("metadata"), options.get("ttl_s")
@@ -152,7 +152,7 @@ class Outbox:
         if size > self._limits.text_bytes_max:
             hint = f"at most {self._limits.text_bytes_max} are allowed; write it to a file and send its path"
             raise TooMuch(f"the message has {size} bytes", hint=hint)
-        return self._redact(text)
+        return text
 
     def _check_metadata(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         given = dict(metadata)
@@ -161,7 +161,7 @@ class Outbox:
         if size > self._limits.metadata_bytes_max:
             hint = f"at most {self._limits.metadata_bytes_max} are allowed"
             raise TooMuch(f"the metadata has {size} bytes", hint=hint)
-        cleaned: dict[str, Any] = clean(given, self._redact)
+        cleaned: dict[str, Any] = clean(given, str)
         return cleaned
 
     def _count_hops(self, *causes: Message | None) -> int:
@@ -233,7 +233,7 @@ class Outgoing:
 
     def key(self, key: str) -> Key:
         """Return the key of its append: the same message under the same key is sent once."""
-        event = msgspec.structs.replace(self.composed.event, at_us=0)
+        event = msgspec.structs.replace(self.composed.event, at_us=0, by="")
         name = f"message/{check_name(event.sender, 'name')}/{check_name(key, 'key')}"
         return Key(name, hashlib.sha256(msgspec.json.encode(event)).digest())
 

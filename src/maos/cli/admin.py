@@ -12,20 +12,21 @@ import click
 import maos
 from maos.cli import documents, render, words
 from maos.cli.commands import LINES, LazyGroup, complete_ids, complete_runs, dry_run_option, json_command, yes_option
-from maos.cli.database import DatabaseTarget, ask, need_yes
+from maos.cli.database import DatabaseTarget, ask, need_yes, show_asked
 from maos.cli.failures import FAILED, note
+from maos.cli.progress import progress_bar
 from maos.cli.render import Column, Listing, clean
 from maos.cli.runs.start import check_addresses
 from maos.errors import InvalidInput, MaosError
 
 if TYPE_CHECKING:
     from maos.app import Maos
+    from maos.model.read_models import ExternalEffect
     from maos.ops.doctor import Finding
     from maos.runs.consent import Act
     from maos.transfer.bundle_import import Imported
     from maos.transfer.importers import ImportedRun
     from maos.transfer.service import Exported
-    from maos.views.effects import ExternalEffect
 
 SUFFIX = ".maos"
 WORDS = {"new": "imported", "more": "brought up to date", "same": "already here", "moved_on": "resumed here since"}
@@ -50,15 +51,29 @@ EFFECTS: Listing[ExternalEffect] = Listing(
 @json_command("maos admin trust", "maos --db copy.db admin trust --yes --json")
 @yes_option
 def trust(database: DatabaseTarget, yes: bool, as_json: bool) -> None:
-    """Agree to use a database that came from elsewhere.
+    """Agree to use a database, or settings of a project, that came from elsewhere.
 
     A database that you did not make on this machine, such as one in a cloned repository, a copy or a restored file, can
     be read, but nothing of it is executed, cleaned up or written. This lists what resuming its runs, agents and
     workflow runs would start here, and asks you. Nothing is started.
+
+    A project's `maos.toml` can have commands, variables and files for the workspaces of agents. They take effect when
+    you have seen and agreed to them, as they are now.
     """
     from maos.cli.runs.plans import show_acts
 
-    need_yes("agreeing lets maos execute what is in the database", yes=yes, as_json=as_json)
+    need_yes("agreeing lets maos execute what is in the database and the project's settings", yes=yes, as_json=as_json)
+    asked = database.settings.loaded.asked
+    if asked is not None:
+        if not as_json:
+            show_asked(asked)
+        if not yes:
+            ask("Use these settings for agents, from now on?")
+        asked.agree()
+        if not database.exists:
+            settings = {"path": str(asked.path), "values": {name: asked.values[name] for name in asked.values}}
+            render.show({"settings": settings, "trusted": True}, "they are used from now on", as_json=as_json)
+            return
 
     async def work(m: Maos) -> None:
         found = await m.would_start()
@@ -68,13 +83,13 @@ def trust(database: DatabaseTarget, yes: bool, as_json: bool) -> None:
             if not found:
                 render.line("it has nothing that could be resumed")
         if not yes:
-            ask(f"Use {database.shown} from now on?")
+            ask(f"Use {database.name} from now on?")
         await m.trust()
         if as_json:
             starts = {id: documents.of(acts) for id, acts in found.items()}
-            documents.show({"database": database.shown, "trusted": True, "starts": starts})
+            documents.show({"database": str(database.name), "trusted": True, "starts": starts})
         else:
-            render.line(f"{clean(database.shown)} can be used")
+            render.line(f"{clean(str(database.name))} can be used")
 
     database.write(work, foreign=True)
 
@@ -102,14 +117,18 @@ def doctor(database: DatabaseTarget, fix: bool, yes: bool, as_json: bool) -> int
         findings.extend(await found)
         return await _treat(findings, fix=fix, yes=yes, as_json=as_json)
 
+    async def examine_all(m: Maos) -> list[Finding]:
+        with progress_bar("checking the journal", count=True) as progress:
+            return await m.doctor(progress=progress)
+
     try:
-        return database.read(lambda m: examine(m.doctor()))
+        return database.read(lambda m: examine(examine_all(m)))
     except MaosError as error:
         if findings:
             raise
         import asyncio
 
-        found = without_database(database.shown, error, lambda: database.settings, version=maos.__version__)
+        found = without_database(str(database.name), error, lambda: database.settings, version=maos.__version__)
         return asyncio.run(examine(found))
 
 
@@ -117,9 +136,11 @@ async def _treat(findings: Sequence[Finding], *, fix: bool, yes: bool, as_json: 
     """Print findings, and repair what a person agrees to; the exit code says whether anything bad is left."""
     width = max(len(each.about) for each in findings)
     for each in () if as_json else findings:
-        render.line((f"{each.level:<4}  ", STYLES[each.level]), f"{each.about:<{width}}  ", clean(each.what))
+        indent = " " * (width + 8)
+        what = render.wrap(clean(each.what), sys.stdout, indent=indent, used=len(indent))
+        render.line((f"{each.level:<4}  ", STYLES[each.level]), f"{each.about:<{width}}  ", what)
         if each.hint:
-            render.line((f"{'':<{width + 8}}{clean(each.hint)}", "dim"))
+            render.line((render.wrap(f"{indent}{clean(each.hint)}", sys.stdout, indent=indent), "dim"))
     is_fixed = [fix and await _repair(each, yes=yes, as_json=as_json) for each in findings]
     bad = [each for each, fixed in zip(findings, is_fixed, strict=True) if each.level == "bad" and not fixed]
     if as_json:
@@ -331,7 +352,7 @@ def import_(database: DatabaseTarget, source: str, wanted: str, cwd: str | None,
         return
     path = Path(source).expanduser()
     target = Path(database.name)
-    if "://" not in database.name and target.exists() and path.exists() and target.samefile(path):
+    if not database.name.is_url and target.exists() and path.exists() and target.samefile(path):
         command = f"`maos --db runs.db admin import {path}`"  # both programs call theirs maos.db
         hint = f"name another one, which will be created: {command}; or rename the first"
         raise InvalidInput(f"{path} is also the database to import into", hint=hint)
@@ -360,7 +381,10 @@ def _row(each: ImportedRun) -> documents.Document:
     run = each.run
     known = {"id": run.id, **documents.of(each, "original_id", "what", "sessions", "messages")}
     known |= {"original_status": each.original_status or None, "interrupted": each.unfinished}
-    known |= {**documents.of(run, "status", "request", "done", "cost_usd"), "created_us": run.created_us}
+    known |= {
+        **documents.of(run, "status", "request", "done", "cost_usd", "estimated_usd", "unpriced_tokens"),
+        "created_us": run.created_us,
+    }
     return {**known, "tasks": len(run.tasks), "messages_waiting": each.waiting}
 
 
@@ -373,7 +397,7 @@ def _imported(*, dry_run: bool) -> Listing[ImportedRun]:
             Column("tasks", lambda each: f"{each.run.done}/{len(each.run.tasks)}", right=True),
             Column("messages", lambda each: str(each.messages), right=True),
             Column("waiting", lambda each: str(each.waiting), right=True),
-            Column("cost", lambda each: words.money(each.run.cost_usd) if each.run.cost_usd else "", right=True),
+            Column("cost", lambda each: words.cost(each.run), right=True),
             Column("begun", lambda each: render.when(each.run.created_us)),
             Column("request", lambda each: words.one_line(each.run.request, 60), yields=2),
             Column("now", lambda each: _now(each.what, dry_run=dry_run), style="dim", yields=1),

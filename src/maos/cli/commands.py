@@ -6,7 +6,7 @@ Shells complete ids of runs, tasks, agents and questions from the database; `mao
 from __future__ import annotations
 
 import json
-import re
+import math
 import shlex
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -16,27 +16,40 @@ from difflib import get_close_matches
 from functools import partial, reduce
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
-from click.shell_completion import CompletionItem, get_completion_class
 
-from maos.cli import render
+from maos.cli import documents, render
 from maos.cli.database import DatabaseTarget
 from maos.clock import MICROSECONDS, SystemClock, to_us
 from maos.errors import InvalidInput, MaosError, NotFound
+from maos.patterns import regex
+from maos.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+
+    from click.shell_completion import CompletionItem
 
     from maos.app import Maos
 
 DOCUMENT, LINES = "Print one JSON document instead.", "Print a JSON document per line instead."
 """What --json does."""
 PERMISSIONS = ("ask", "edits", "deny")
-TIME_LIMIT = "10m"
-_FROM_NEWEST = re.compile(r"-[0-9]+")
+TIME_LIMIT = "1h"
+_FROM_NEWEST = regex(r"-[0-9]+")
+
+
+OTHER_NAMES = {
+    "ls": ("list", "ps"), "list": ("ps",), "top": ("ps",), "show": ("status",), "info": ("show", "status"),
+    "start": ("run",), "exec": ("run",), "create": ("run",), "new": ("run", "create"), "init": ("run",),
+    "stop": ("pause",), "kill": ("stop", "cancel"), "abort": ("cancel",), "continue": ("resume",),
+    "restart": ("retry",), "delete": ("rm", "remove"), "remove": ("rm",), "log": ("logs",), "tail": ("logs",),
+    "watch": ("attach",), "undo": ("rollback",), "approve": ("answer",), "backup": ("copy",), "check": ("doctor",),
+}  # fmt: skip
+"""What people call commands who know other programs, and what a group may call them instead."""
 
 
 class _WithExamples(click.Command):
@@ -59,7 +72,14 @@ class LazyCommand(_WithExamples):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if any(isinstance(each, click.Argument) and each.type is VERSION for each in self.params):
             args = self._with_versions(args)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            what = error.format_message().rstrip(".")
+            if "unexpected extra argument" in what and any("--output" in each.opts for each in self.params):
+                hint = "name the file with -o FILE"
+                raise InvalidInput(what[:1].lower() + what[1:], hint=hint) from error
+            raise
 
     def invoke(self, ctx: click.Context) -> None:
         code = super().invoke(ctx)
@@ -88,6 +108,9 @@ class LazyGroup(_WithExamples, click.Group):
 
     `aliases` are further names that the help does not list: `module:name`, and arguments that come first.
     """
+
+    spoken: Sequence[str] = ("help",)
+    """Words that are understood like commands, and are none."""
 
     def __init__(
         self, *args: Any, lazy: Mapping[str, Entry], aliases: Mapping[str, str] | None = None, **attributes: Any
@@ -126,10 +149,13 @@ class LazyGroup(_WithExamples, click.Group):
             _location, *preset = shlex.split(self.aliases[name])
             args = [name, *preset, *rest]
         elif name == "help":
-            click.echo(ctx.get_help())
-            ctx.exit()
+            args = [*rest, "--help"] if rest else args
+            if not rest:
+                click.echo(ctx.get_help())
+                ctx.exit()
         elif name not in self.lazy and not name.startswith("-") and not ctx.resilient_parsing:
-            near = get_close_matches(name, [*self.lazy, *self.aliases], n=1)
+            near = [each for each in OTHER_NAMES.get(name, ()) if each in self.lazy]
+            near = near or get_close_matches(name, [*self.lazy, *self.spoken], n=1)
             also = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(self.lazy)}"
             raise click.UsageError(f"no command {name!r}; {also}", ctx)
         return super().resolve_command(ctx, args)
@@ -173,20 +199,65 @@ def options(*given: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Call
     return lambda function: reduce(lambda made, option: option(made), reversed(given), function)
 
 
+detach_option = click.option("--detach", "-d", is_flag=True, help="Hand it over to `maos serve`, and return at once.")
+workspace_options = options(
+    click.option("--setup", multiple=True, metavar="COMMAND",
+                 help="A command that prepares the workspaces before agents start, such as 'npm ci'; it runs once for "
+                 "all agents that need the same. Can be repeated."),
+    click.option("--copy-ignored", multiple=True, metavar="PATTERN",
+                 help="Ignored files that workspaces get copies of, such as .env; none by default. Can be repeated."),
+    click.option("--include-uncommitted", is_flag=True, help="Start with your uncommitted changes."),
+    click.option("--env", multiple=True, metavar="NAME[=VALUE]",
+                 help="A variable for the agents: NAME passes yours on, and is the way for secrets. Can be repeated; "
+                 "they get no others."),
+    click.option("--project-settings", multiple=True, metavar="WHAT",
+                 help="Give agents what the project has for them: instructions (CLAUDE.md, AGENTS.md), skills, mcp, "
+                 "settings, hooks, or all, with commas between. Nothing by default."),
+)  # fmt: skip
+"""How workspaces are prepared; `workspace_given` makes options of a run or an agent of it."""
+
+
+def workspace_given(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a run or an agent that these flags stand for; those that were not given are left out."""
+    found = {
+        "setup": split_commands("--setup", given["setup"]),
+        "copy_ignored": list(given["copy_ignored"]),
+        "include_uncommitted": given["include_uncommitted"],
+        "env": list(given["env"]),
+        "project_settings": list(given["project_settings"]),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def split_commands(option: str, given: Sequence[str]) -> list[list[str]]:
+    """The commands of an option that can be repeated, as lists of words."""
+    try:
+        return [shlex.split(each) for each in given]
+    except ValueError as error:
+        raise InvalidInput(f"{option}: {error}", hint="check its quotes") from error
+
+
 full_option = click.option("--full", is_flag=True, help="Shorten nothing.")
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+rule_options = options(
+    click.option("--for", "scope", type=click.Choice(["agent", "run", "project"]),
+                 callback=lambda _ctx, _param, value: value or "",
+                 help="With always and never: for which agents the rule counts.  [default: the run, or the agent]"),
+    click.option("--pattern", default="", metavar="RULE",
+                 help="With always and never: what the rule covers: 'Bash(pytest *)'.  [default: this command]"),
+)  # fmt: skip
 consent_options = options(dry_run_option, yes_option)
 source_option = click.option(
-    "--source", default="cli", show_default=True, help="The author of the change, as shown in the history."
+    "--source", help="The author of the change, as shown in the history.  [default: you, as user@host]"
 )
 path_option = click.option("--path", metavar="POINTER", help="Only the value at this path, such as /messages/0.")
 
 
 # --- arguments ---------------------------------------------------------------------------------------------------
 
-_VERSION = re.compile(r"(newest)?(-[0-9]+)?")
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|d|w)")
+_VERSION = regex(r"(newest)?(-[0-9]+)?")
+_DURATION = regex(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|d|w)")
 _DURATION_S_MAX = 50 * 366 * 86_400  # beyond it lie times before 1970, and after what a calendar can show
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -204,7 +275,7 @@ class Version(NamedTuple):
         newest = await m.state.version(agent)
         if newest and newest <= self.number:
             raise NotFound(
-                f"agent {agent!r} has no version newest-{self.number}", hint=f"its versions are 1 to {newest}"
+                f"state {agent!r} has no version newest-{self.number}", hint=f"its versions are 1 to {newest}"
             )
         return newest - self.number
 
@@ -218,6 +289,16 @@ class ParsedType(click.ParamType):  # type: ignore[type-arg]  # takes no argumen
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return self._parse(value) if isinstance(value, str) else value
+
+
+class FiniteRange(click.FloatRange):
+    """A number in a range: neither `nan`, which every range would accept, nor `inf`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value} is not a number", param, ctx)
+        return found
 
 
 def _version(text: str) -> Version:
@@ -243,7 +324,7 @@ def _duration_us(text: str) -> int:
     match = _DURATION.fullmatch(text.strip())
     seconds = float(match[1]) * _SECONDS[match[2]] if match else None
     if seconds is None or seconds > _DURATION_S_MAX:
-        raise click.BadParameter(f"{text!r} is not a duration; it looks like 15m, 2h, 3d or 4w")
+        raise click.BadParameter(f"{text!r} is not a duration; it looks like 30s, 15m, 2h, 3d or 4w")
     return int(seconds * MICROSECONDS)
 
 
@@ -321,7 +402,7 @@ def named_text(text: str, option: str) -> tuple[str, str]:
 
 # --- completion, which creates nothing and reports no errors: a shell wants names, quickly, or none ----------------
 
-Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+Completer = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
 
 COMPLETIONS_MAX = 200
 COMPLETION_S_MAX = 2.0
@@ -343,6 +424,8 @@ def completion(_database: DatabaseTarget, shell: str, as_json: bool) -> None:
     It completes commands, options, and from the database the ids of runs, tasks, agents, workflow runs and open
     questions. Try it with `eval "$(maos completion bash)"`; the examples install it.
     """
+    from click.shell_completion import get_completion_class
+
     kind = get_completion_class(shell)
     assert kind is not None
     script = kind(click.get_current_context().find_root().command, {}, "maos", "_MAOS_COMPLETE").source()
@@ -350,10 +433,13 @@ def completion(_database: DatabaseTarget, shell: str, as_json: bool) -> None:
 
 
 def _completer(work: Callable[[Maos, click.Context, str], Awaitable[Sequence[str | CompletionItem]]]) -> Completer:
-    """Complete from the database that the command line names; nothing when it cannot be read."""
+    """Complete from the database that the command line names; nothing when it cannot be read. Names that a shell would
+    have to quote are left out."""
 
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         import asyncio
+
+        from click.shell_completion import CompletionItem
 
         from maos.app import open as open_
 
@@ -367,7 +453,9 @@ def _completer(work: Callable[[Maos, click.Context, str], Awaitable[Sequence[str
             found = asyncio.run(opened())
         except (MaosError, OSError, TimeoutError):
             return []
-        return [CompletionItem(each) if isinstance(each, str) else each for each in found[:COMPLETIONS_MAX]]
+        items = [CompletionItem(each) if isinstance(each, str) else each for each in found]
+        # bash puts a name into the line as it is, where `$(id)` would run.
+        return [each for each in items if shlex.quote(each.value) == each.value][:COMPLETIONS_MAX]
 
     return complete
 
@@ -381,7 +469,7 @@ async def _first(names: AsyncIterator[str]) -> list[str]:
     return sorted(found)
 
 
-complete_runs = _completer(lambda m, _ctx, begun: _first(m.runs.ids(begun)))
+complete_runs = _completer(lambda m, _ctx, begun: _first(m.views.runs.ids(begun)))
 complete_ids = _completer(lambda m, _ctx, begun: m.ids.complete(begun))
 """Runs, tasks as RUN/TASK, agents and workflow runs."""
 
@@ -390,24 +478,38 @@ complete_ids = _completer(lambda m, _ctx, begun: m.ids.complete(begun))
 async def complete_agents(m: Maos, ctx: click.Context, begun: str) -> list[str]:
     """Agents that run or ran; for `maos state`, those that have a state."""
     is_state = ctx.parent is not None and ctx.parent.info_name == "state"
-    return await _first(m.state.names(begun) if is_state else m.agents.names(begun))
+    return await _first(m.state.names(begun) if is_state else m.views.agents.names(begun))
 
 
 @_completer
 async def complete_tasks(m: Maos, _ctx: click.Context, begun: str) -> list[str]:
     """Agents of runs, also those that have not begun."""
-    known = [each async for each in m.agents.names(begun)]
-    planned = [run.agent(name) async for run in m.runs.all() if run.is_open for name in run.tasks]
+    known = [each async for each in m.views.agents.names(begun)]
+    planned = [run.agent(name) async for run in m.views.runs.open() for name in run.tasks]
     return sorted({*known, *(each for each in planned if each.startswith(begun))})
 
 
 @_completer
 async def complete_questions(m: Maos, _ctx: click.Context, begun: str) -> list[CompletionItem]:
     """What waits for an answer, with the question."""
-    found = await m.questions.open()
-    return [CompletionItem(each.ref, help=each.text[:60]) for each in found if each.ref.startswith(begun)]
+    from click.shell_completion import CompletionItem
+
+    found = await m.views.questions.open()
+    shown = [(each.ref, " ".join(render.clean(each.text).split())[:60]) for each in found if each.ref.startswith(begun)]
+    return [CompletionItem(ref, help=text) for ref, text in shown]
 
 
 id_argument = click.argument("id", metavar="ID", shell_complete=complete_ids)
 run_argument = click.argument("id", metavar="ID", shell_complete=complete_runs)
 agent_argument = click.argument("agent", metavar="AGENT", shell_complete=complete_agents)
+state_argument = click.argument("agent", metavar="AGENT", shell_complete=complete_agents)
+
+
+def show_handed_over(document: dict[str, Any], id: str, watch: str, *, as_json: bool) -> None:
+    """Print that a server executes something from now on."""
+    if as_json:
+        documents.show_line(document)
+        return
+    where = f" at {document['server']}" if document["server"] else ""
+    render.line((id, "bold"), f" is handed over to the server{where}")
+    render.line(("follow it with: ", "dim"), watch)

@@ -19,11 +19,8 @@ from maos.cli.failures import FAILED, USAGE, note, report
 from maos.cli.render import Column, Listing, clean
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.settings import SettingsFiles, SettingsSource, loader, schema
-from maos.settings.loader import Loaded, render_value
+from maos.settings.loader import render_value
 from maos.settings.positions import Problem
-
-HIDDEN = "(hidden)"
-"""In the place of addresses, which may have a key in them."""
 
 SETTINGS: Listing[dict[str, Any]] = Listing(
     "settings",
@@ -62,7 +59,7 @@ def show(database: DatabaseTarget, names: tuple[str, ...], changed: bool, as_jso
     NAME is a setting or a table of them.
     """
     loaded = database.settings.loaded
-    entries = [each for each in _entries(loaded) if not changed or each["source"] != "default"]
+    entries = [each for each in loader.entries(loaded) if not changed or each["source"] != "default"]
     if names:
         entries = [each for name in names for each in _named(entries, name, changed=changed)]
     if as_json:
@@ -73,33 +70,6 @@ def show(database: DatabaseTarget, names: tuple[str, ...], changed: bool, as_jso
     SETTINGS.table(entries)
     for text in loaded.notes:
         note(text)
-
-
-def _entries(loaded: Loaded) -> list[dict[str, Any]]:
-    found = []
-    for field in schema.fields().values():
-        if field.name == "cleanup.of":
-            continue
-        value = schema.value_of(loaded.values, field.name)
-        value = settings.without_password(value) if field.name == "database.path" else value
-        found.append(_entry(loaded, field, [HIDDEN] * len(value) if field.personal else value))
-    for kind, policy in loaded.values.cleanup.of.items():
-        for name, field in schema.policy_fields(kind).items():
-            found.append(_entry(loaded, field, getattr(policy, name.rpartition(".")[2])))
-    return found
-
-
-def _entry(loaded: Loaded, field: Any, value: Any) -> dict[str, Any]:
-    origin = loaded.origins.get(field.name)
-    return {
-        "name": field.name,
-        "value": value,
-        "source": origin.kind if origin else "default",
-        "where": origin.where if origin else None,
-        "default": field.default,
-        "live": field.live,
-        "variable": field.variable or None,
-    }
 
 
 def _named(entries: list[dict[str, Any]], name: str, *, changed: bool) -> list[dict[str, Any]]:

@@ -21,9 +21,14 @@ def show(value: Any) -> None:
     sys.stdout.write(json.dumps(of(value), indent=2, default=_plain) + "\n")
 
 
+def line(document: Document) -> bytes:
+    """One document on one line, with its end."""
+    return json.dumps(document, default=_plain).encode() + b"\n"
+
+
 def show_line(document: Document) -> None:
     """Print one document on one line, at once."""
-    sys.stdout.write(json.dumps(document, default=_plain) + "\n")
+    sys.stdout.write(line(document).decode())
     sys.stdout.flush()
 
 

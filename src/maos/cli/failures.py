@@ -22,7 +22,7 @@ SIGNALLED = 128
 EXIT_CODES = (
     (0, "done"),
     (FAILED, "the agent failed; damaged or lost data, an unknown format, or a question answered with no"),
-    (USAGE, "wrong usage or input, or no such database"),
+    (USAGE, "wrong usage or input, no such database, or an act that is for a person to do"),
     (NOT_FOUND, "no such agent, version, snapshot or path; the agent's program is not installed"),
     (CONFLICT, "another process was faster, holds the lease, or used the key"),
     (UNAVAILABLE, "storage unavailable: the disk or the database server"),
@@ -35,7 +35,7 @@ EXIT_CODES = (
 )
 
 _CODES: tuple[tuple[tuple[type[BaseException], ...], int], ...] = (
-    ((errors.InvalidInput,), USAGE),
+    ((errors.InvalidInput, errors.NotPermitted), USAGE),
     ((errors.NotFound,), NOT_FOUND),
     ((errors.Conflict, errors.LeaseLost, errors.KeyReused), CONFLICT),
     ((errors.StoreUnavailable, OSError), UNAVAILABLE),
@@ -98,7 +98,7 @@ def report_error(error: errors.MaosError) -> None:
         return
     report("the plan is not valid")
     for each in error.problems[:PROBLEMS_SHOWN_MAX]:
-        click.echo(f"  {clean(str(each))}", err=True)
+        click.echo(wrap(f"  {clean(str(each))}", sys.stderr, indent="    "), err=True)
     if len(error.problems) > PROBLEMS_SHOWN_MAX:
         click.echo(f"  … and {len(error.problems) - PROBLEMS_SHOWN_MAX} more", err=True)
 
@@ -108,10 +108,18 @@ def note(what: str) -> None:
     _echo("note:", what)
 
 
+print_above: list[Callable[[str], None]] = []
+"""What prints above the frame that is drawn on the terminal, while there is one; else messages go to standard error."""
+
+
 def _echo(label: str, text: str, style: str = "") -> None:
     """Print a label and a text on standard error; on a terminal, lines end between words."""
     whole = wrap(f"{label} {clean(text)}", sys.stderr, indent=" " * (len(label) + 1))
-    click.echo(f"{styled(label, style, sys.stderr)}{whole.removeprefix(label)}", err=True)
+    line = f"{styled(label, style, sys.stderr)}{whole.removeprefix(label)}"
+    if print_above:
+        print_above[-1](f"{line}\n")
+    else:
+        click.echo(line, err=True)
 
 
 def _usage(error: click.ClickException) -> int:

@@ -10,7 +10,9 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, NamedTuple
+from typing import Any
+
+from maos.tuples import NamedTuple
 
 READ_BYTES_MAX = 65_536
 WAITING_MAX = 1_000

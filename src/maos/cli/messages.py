@@ -115,7 +115,7 @@ def list_(
                 _show(each, full=full, as_json=as_json)
                 sys.stdout.flush()
 
-    database.read(work)
+    database.read(work, waits=follow)
 
 
 @json_command(
@@ -128,7 +128,7 @@ def list_(
 @click.option("--topic", is_flag=True, help="TO is a topic: it goes to all agents that have joined it.")
 @click.option("--all", "to_all", is_flag=True, help="TO is a run: it goes to all its agents.")
 @click.option("--type", type=click.Choice(TYPES), default="info", show_default=True, help="What it is.")
-@click.option("--sender", default="person", show_default=True, help="Who sends it; text of agents is quoted.")
+@click.option("--sender", help="The name it goes under: you by default; text of agents is quoted.")
 @click.option("--metadata", type=commands.JSON_OBJECT, help="A JSON object that goes with it.")
 @click.option("--ttl", type=commands.DURATION, help="After this time it becomes a dead letter: 15m, 2h, 3d.")
 def send(
@@ -138,7 +138,7 @@ def send(
     text: str,
     topic: bool,
     to_all: bool,
-    sender: str,
+    sender: str | None,
     ttl: int | None,
     as_json: bool,
     **options: Any,
@@ -154,7 +154,7 @@ def send(
 
     async def work(m: Maos) -> Message:
         send = m.bus.publish if topic else m.bus.broadcast if to_all else m.bus.send
-        return await send(sender, to, text, ttl_s=seconds(ttl), **options)
+        return await send(sender or m.principal.sender, to, text, ttl_s=seconds(ttl), **options)
 
     sent = database.write(work)
     for_ = f" for {clean(', '.join(sent.to)) or NO_RECEIVERS}"

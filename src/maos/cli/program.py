@@ -25,19 +25,24 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "status": ("maos.cli.status:status", "Show what runs and what needs you, or one run, task or agent."),
         "logs": ("maos.cli.runs.control:logs", "Print what a run or an agent did, in order."),
         "attach": ("maos.cli.runs.control:attach", "Follow a run or an agent until it ends."),
+        "stats": ("maos.cli.statistics:stats", "Show figures: growth, agents and models compared, what is unusual."),
         "diff": ("maos.cli.runs.control:diff", "Show what a run or an agent changed, or compare two runs."),
+        "report": ("maos.cli.report:report", "Write a run as one HTML file that opens from disk."),
     },
     "Answer": {
         "inbox": ("maos.cli.status:inbox", "List open questions."),
         "answer": ("maos.cli.status:answer", "Answer a question."),
+        "permission": ("maos.cli.permissions:permission", "List, add and revoke rules of what agents may do."),
     },
     "Control": {
         "resume": ("maos.cli.runs.start:resume", "Resume a paused, interrupted or failed run."),
+        "update": ("maos.cli.runs.control:update", "Change the limits of a run, also while it is executed."),
         "pause": ("maos.cli.runs.control:pause", "Pause a run; `maos resume` continues it."),
         "cancel": ("maos.cli.runs.control:cancel", "Cancel a run, or one task of it."),
-        "retry": ("maos.cli.runs.control:retry", "Retry the failed tasks of a run, or one of them."),
+        "retry": ("maos.cli.runs.control:retry", "Retry the failed tasks of a run, or a failed workflow run."),
         "skip": ("maos.cli.runs.control:skip", "Skip a task, so that tasks that need it can start."),
         "rm": ("maos.cli.runs.control:rm", "Remove a run from lists, and its worktrees from the disk."),
+        "erase": ("maos.cli.keys:erase", "Erase a run or an agent from an encrypted database, for good."),
         "merge": ("maos.cli.runs.control:merge", "Merge the work of a run or an agent into your branch."),
     },
     "Points in time": {
@@ -49,11 +54,18 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Groups": {
         "agent": ("maos.cli.program:agent", "Run agents that keep running after maos exits."),
         "workflow": ("maos.cli.program:workflow", "Run workflows that survive a crash."),
-        "state": ("maos.cli.program:state", "Show, change and roll back the state of agents."),
+        "state": ("maos.cli.program:state", "Show, change and roll back the states of agents."),
         "message": ("maos.cli.messages:messages", "Read and send messages of agents."),
-        "admin": ("maos.cli.program:admin", "Check, back up, move, clean up and configure."),
+        "backup": ("maos.cli.program:backup", "Back the database up continuously, and restore it."),
+        "key": ("maos.cli.program:key", "Encrypt the database, and manage its keys."),
+        "data": ("maos.cli.program:data", "Export what is recorded of a person."),
+        "admin": ("maos.cli.program:admin", "Check, copy, move, clean up and configure."),
     },
     "Other programs": {
+        "serve": ("maos.cli.serve:serve", "Run the server: engine, HTTP API and page in one process."),
+        "token": ("maos.cli.serve:token", "Decide who may use `maos serve`."),
+        "access": ("maos.cli.access:access", "Decide who may do what with the store, a project, a run or an agent."),
+        "audit": ("maos.cli.audit:audit", "See who read or did what over HTTP, and whether that was altered."),
         "mcp": ("maos.cli.program:mcp", "Run the MCP server of one agent on standard input and output."),
         "completion": ("maos.cli.commands:completion", "Print the completion script of a shell."),
     },
@@ -67,12 +79,13 @@ ADMIN: dict[str, Entry] = {
     "copy": ("maos.cli.admin:copy", "Copy the database to a new file while it is in use."),
     "export": ("maos.cli.admin:export", "Export a run or a workflow run to one file."),
     "import": ("maos.cli.admin:import_", "Import a run from another machine, or the runs of maos-cli."),
-    "trust": ("maos.cli.admin:trust", "Agree to use a database that came from elsewhere."),
+    "trust": ("maos.cli.admin:trust", "Agree to use a database, or settings of a project, that came from elsewhere."),
     "cleanup": ("maos.cli.runs.control:cleanup", "Remove the worktrees of runs that were completed long ago."),
     "pin": ("maos.cli.runs.control:pin", "Exempt a run from cleanup."),
     "save-interval": ("maos.cli.runs.control:save_interval", "Set or show how often files are saved."),
     "config": ("maos.cli.config:config", "Show, check and change settings."),
     "notify": ("maos.cli.admin:notify", "Test notifications, and list those that were sent."),
+    "traces": ("maos.cli.statistics:traces", "Send what agents did to an OpenTelemetry collector."),
     "effects": ("maos.cli.admin:effects", "List side effects: tool calls, commands and workflow steps."),
 }  # fmt: skip
 ADMIN_BEFORE = ("doctor", "verify", "copy", "export", "import", "config", "notify", "effects")
@@ -81,6 +94,8 @@ ADMIN_BEFORE = ("doctor", "verify", "copy", "export", "import", "config", "notif
 
 class RootGroup(LazyGroup):
     """The outermost group: what its commands raise becomes a message and an exit code, for tests too."""
+
+    spoken = ("help", "version")
 
     def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         work: Any = partial(super().main, *args, standalone_mode=False, **extra)
@@ -99,6 +114,14 @@ class RootGroup(LazyGroup):
             except UnicodeEncodeError:  # bytes that are not UTF-8; no database could store them
                 raise click.UsageError(f"{arg!r} is not text", ctx) from None
         return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] == "version":
+            click.echo(f"maos {maos.__version__}")
+            ctx.exit()
+        return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return _load_demo() if cmd_name == "demo" else super().get_command(ctx, cmd_name)
@@ -175,7 +198,7 @@ def program(ctx: click.Context, db: str | None) -> None:
     examples=["maos admin doctor", "maos admin copy backup.db", "maos admin cleanup --dry-run"],
 )  # fmt: skip
 def admin() -> None:
-    """Check, back up, move, clean up and configure."""
+    """Check, copy, move, clean up and configure."""
 
 
 @click.group(
@@ -211,20 +234,75 @@ def agent() -> None:
 @click.group(
     cls=LazyGroup,
     lazy={
-        "list": ("maos.cli.state.queries:list_", "List agents that have a state."),
-        "show": ("maos.cli.state.queries:show", "Show the newest state of an agent, or a part of it."),
-        "at": ("maos.cli.state.queries:at", "Show the state of an agent as it was at a version or a time."),
+        "generate": ("maos.cli.keys:generate", "Generate a key that databases can be encrypted with."),
+        "list": ("maos.cli.keys:list_", "List the keys of an encrypted database, without their content."),
+        "encrypt": ("maos.cli.keys:encrypt", "Encrypt a SQLite database that exists."),
+        "rotate": ("maos.cli.keys:rotate", "Have a new key wrap all data keys."),
+        "export": ("maos.cli.keys:export", "Write the wrapped keys to a new file, for safekeeping."),
+    },
+    examples=["maos key generate", "maos key encrypt", "maos key list", "maos key rotate"],
+)
+def key() -> None:
+    """Encrypt the database, and manage its keys.
+
+    SOURCE says where the key comes from: file:PATH, passphrase, age:IDENTITY_FILE, keyring:NAME, or
+    command:PROGRAM ARGUMENTS for a key service. With the setting encryption.source new databases are encrypted.
+    """
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={"export": ("maos.cli.keys:export_data", "Print everything that is recorded by or about a person.")},
+    examples=["maos data export alice"],
+)
+def data() -> None:
+    """Export what is recorded of a person."""
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "start": ("maos.cli.backup:start", "Write what is recorded to a backup, and keep it up to date."),
+        "status": ("maos.cli.backup:status", "Compare the backup with the database: what would be lost now."),
+        "list": ("maos.cli.backup:list_", "List the backups at a location, of all databases."),
+        "verify": ("maos.cli.backup:verify", "Read a whole backup, and check every event of it."),
+        "test": (
+            "maos.cli.backup:test",
+            "Restore the backup to a temporary database, check it, and record the result.",
+        ),
+        "restore": ("maos.cli.backup:restore", "Restore a backup to a new database: a file, or a PostgreSQL URL."),
+        "rm": ("maos.cli.backup:rm", "Remove the backup of a database that is no longer needed."),
+    },
+    examples=[
+        "maos backup start s3://bucket/maos",
+        "maos backup status",
+        "maos backup restore s3://bucket/maos restored.db --at 2h",
+    ],
+)
+def backup() -> None:
+    """Back the database up continuously, and restore it.
+
+    Events leave the machine within about a second of being recorded, in sealed segments, to a folder or a bucket.
+    """
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={
+        "list": ("maos.cli.state.queries:list_", "List the agents that have a state."),
+        "show": ("maos.cli.state.queries:show", "Show the newest version of a state, or a part of it."),
+        "at": ("maos.cli.state.queries:at", "Show a state as it was at a version or a time."),
         "create": ("maos.cli.state.updates:create", "Create the state of an agent."),
         "update": ("maos.cli.state.updates:update", "Change some fields of a state; the others stay as they are."),
-        "history": ("maos.cli.state.queries:history", "List the versions of an agent, the newest last."),
-        "events": ("maos.cli.state.queries:events", "Show the events of an agent, with what each changed."),
+        "history": ("maos.cli.state.queries:history", "List the versions of a state, the newest last."),
+        "events": ("maos.cli.state.queries:events", "Show the events of a state, with what each changed."),
         "diff": ("maos.cli.state.queries:diff", "Show what changed between two versions."),
-        "stream": ("maos.cli.state.queries:stream", "Follow the events of an agent as they happen."),
-        "rollback": ("maos.cli.state.updates:rollback", "Roll the state of an agent back to a version."),
-        "snapshot": ("maos.cli.state.updates:snapshot", "Take a snapshot of an agent's state, or list its snapshots."),
-        "restore": ("maos.cli.state.updates:restore", "Restore the state of an agent from a snapshot."),
+        "stream": ("maos.cli.state.queries:stream", "Follow the events of a state as they happen."),
+        "rollback": ("maos.cli.state.updates:rollback", "Roll a state back to a version."),
+        "snapshot": ("maos.cli.state.updates:snapshot", "Take a snapshot of a state, or list its snapshots."),
+        "restore": ("maos.cli.state.updates:restore", "Restore a state from a snapshot."),
         "verify": ("maos.cli.state.queries:verify", "Check that everything is as it was written."),
-        "compact": ("maos.cli.state.updates:compact", "Compact the history of an agent."),
+        "compact": ("maos.cli.state.updates:compact", "Compact the history of a state."),
     },
     aliases={"peek": "maos.cli.state.queries:peek"},
     examples=[
@@ -235,7 +313,10 @@ def agent() -> None:
     ],
 )
 def state() -> None:
-    """Show, change and roll back the state of agents.
+    """Show, change and roll back the states of agents.
+
+    An agent is a name. Its state is data under that name, of which every version is kept; `maos agent` runs programs
+    under it. An agent can have a state and never run, and run without a state.
 
     A VERSION is a number, `newest`, or counted from there: -1 is the one before the newest.
     """
@@ -259,11 +340,10 @@ _SHOW = ("maos.cli.workflow.status:show", "Show a workflow run: its steps, their
         "resolve": ("maos.cli.workflow.runs:resolve", "Resolve a step whose outcome is unknown."),
         "pause": ("maos.cli.workflow.runs:pause", "Pause a workflow run after its current steps finish."),
         "cancel": ("maos.cli.workflow.runs:cancel", "Cancel a workflow run after its current steps finish."),
-        "schedule": ("maos.cli.program:schedule", "Schedule workflows (cron); `maos workflow serve` starts them."),
-        "serve": ("maos.cli.workflow.runs:serve", "Run due schedules, and resume interrupted workflow runs."),
+        "schedule": ("maos.cli.program:schedule", "Schedule workflows (cron); `maos serve` starts them."),
         "state": ("maos.cli.program:workflow_state", "Show stored workflow runs, and clean up old ones."),
     },
-    aliases={"settle": "maos.cli.workflow.runs:resolve"},
+    aliases={"settle": "maos.cli.workflow.runs:resolve", "serve": "maos.cli.serve:serve --no-http"},
     examples=[
         "maos workflow run release.yaml --var version=1.2",
         "maos workflow run nightly.py:nightly Berlin --id nightly-1",
@@ -288,7 +368,7 @@ def workflow() -> None:
     examples=["maos workflow schedule add nightly '0 3 * * *' nightly.py:nightly Berlin"],
 )
 def schedule() -> None:
-    """Schedule workflows (cron); `maos workflow serve` starts them."""
+    """Schedule workflows (cron); `maos serve` starts them."""
 
 
 @click.group(
@@ -333,7 +413,8 @@ def mcp(database: DatabaseTarget, only_list: bool, as_json: bool) -> int:
     messages to other agents, ask a person, and store what it must remember. It writes to the journal itself, so it
     works while no engine runs.
 
-    Its agent is named by the variables MAOS_AGENT, MAOS_ATTEMPT and, in a run, MAOS_RUN.
+    It acts for the attempt that the variable MAOS_ATTEMPT names. maos sets it when it starts an agent, with
+    MAOS_ATTEMPT_SECRET, which proves it; a call without proof is refused.
     """
     from maos.mcp import server, tools
 
@@ -344,5 +425,5 @@ def mcp(database: DatabaseTarget, only_list: bool, as_json: bool) -> int:
             render.line(tools.usage(tool))
             render.line(f"    {tool['description']}")
     else:
-        return server.main({**os.environ, "MAOS_DB": database.name})
+        return server.main({**os.environ, "MAOS_DB": database.name.reveal()})
     return 0

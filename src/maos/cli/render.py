@@ -20,14 +20,16 @@ import os
 import re
 import sys
 import textwrap
-import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TextIO, TypeVar
 
 from maos.cli import documents
 from maos.clock import SystemClock, to_datetime
+from maos.text import clean as clean
+from maos.text import shorten as shorten
+from maos.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 CHANGES_SHOWN_MAX = 40
 PATH_WIDTH_MAX = 40
+TRACEBACK_LINES_MAX = 30
 RUN_SHOWN_MAX = 5  # lines for entries of one list that came or went together
 YIELDING_MIN = 8  # characters that a column keeps as long as another one can be cut
 VALUE_WIDTH = 70  # of a value when the output has no width
@@ -52,50 +55,31 @@ Part = tuple[str, str]
 
 # --- text --------------------------------------------------------------------------------------------------------
 
-_HARMLESS = "\u200c\u200d"  # joiners, which some scripts and many emoji need
 
+def wrap(text: str, stream: TextIO, *, indent: str = "", used: int = 0) -> str:
+    """The text in lines that end between words, for a stream that is a terminal; a command in backticks stays whole.
 
-def clean(text: str, *, lines: bool = False) -> str:
-    """The text with everything that is not seen spelled out: control characters, escape sequences, text direction.
-
-    Line breaks stay only when `lines` are wanted.
+    `used` is how much of the first line is taken already.
     """
-    if text.isprintable():
-        return text
-    return "".join(char if _harmless(char, lines) else _spelled(char) for char in text)
-
-
-def wrap(text: str, stream: TextIO, *, indent: str = "") -> str:
-    """The text in lines that end between words, for a stream that is a terminal; a command in backticks stays whole."""
     if not stream.isatty():
         return text
     try:
         width = os.get_terminal_size(stream.fileno()).columns
     except OSError:
         return text
-    whole = re.sub("`[^`]*`", lambda found: found[0].replace(" ", "\0"), text)
-    lines = textwrap.wrap(
-        whole, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
-    )
-    return "\n".join(lines).replace("\0", " ")
+    return fold(text, width, indent=indent, used=used)
 
 
-def shorten(text: str, width: int | None) -> str:
-    """The text, cut to a number of characters; None for all of it."""
-    if width is None or len(text) <= width:
+def fold(text: str, width: int, *, indent: str = "", used: int = 0) -> str:
+    """The text in lines of a width that end between words, with an indent before all but the first."""
+    if not width or used + len(text) < width:
         return text
-    return text[: max(1, width - 1)] + "…"
-
-
-def _harmless(char: str, lines: bool) -> bool:
-    return char.isprintable() or char in _HARMLESS or (lines and char == "\n") or unicodedata.category(char) == "Zs"
-
-
-def _spelled(char: str) -> str:
-    if char in "\n\r\t":
-        return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}[char]
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    whole = re.sub("`[^`]*`", lambda found: found[0].replace(" ", "\0"), text)
+    taken = "\1" * min(used, width - 1)
+    lines = textwrap.wrap(
+        taken + whole, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(lines).replace(taken, "", 1).replace("\0", " ") if lines else text
 
 
 # --- lines -------------------------------------------------------------------------------------------------------
@@ -115,9 +99,17 @@ def styled(text: str, style: str, stream: TextIO) -> str:
     """A text for a stream, in a style if the stream shows colours."""
     if not (style and text and coloured(stream)):
         return text
+    begin, end = _codes(style)
+    return f"{begin}{text}{end}"
+
+
+@cache
+def _codes(style: str) -> tuple[str, str]:
+    """What a terminal is sent before a text in a style, and after it."""
     from rich.style import Style
 
-    return Style.parse(_STYLES.get(style, style)).render(text)
+    begin, _, end = Style.parse(_STYLES.get(style, style)).render("\0").partition("\0")
+    return begin, end
 
 
 @cache
@@ -147,6 +139,15 @@ def show(document: documents.Document, *parts: str | Part, as_json: bool) -> Non
         line(*parts)
 
 
+def traceback(text: str) -> None:
+    """A traceback: its last lines, which say the most."""
+    lines = clean(text, lines=True).splitlines()
+    if len(lines) > TRACEBACK_LINES_MAX:
+        line((f"  … {len(lines) - TRACEBACK_LINES_MAX} earlier lines; --json prints all", "dim"))
+    for each in lines[-TRACEBACK_LINES_MAX:]:
+        line((f"  {each}", "dim"))
+
+
 # --- lists -------------------------------------------------------------------------------------------------------
 
 
@@ -159,7 +160,14 @@ class Column(NamedTuple, Generic[T]):
     right: bool = False
     style: str = ""
     yields: int = 0
-    """Whether it may be cut when the terminal is narrow; the highest number first."""
+    """Whether it may be cut, or left out, when the terminal is narrow; the highest number first."""
+    least: int = 0
+    """To how many characters it is cut at most; others are left out before it is cut to fewer."""
+
+    @property
+    def cut_to(self) -> int:
+        """To how many characters it is cut before others are left out."""
+        return self.least or YIELDING_MIN
 
 
 class Listing(NamedTuple, Generic[T]):
@@ -185,8 +193,10 @@ class Listing(NamedTuple, Generic[T]):
 
     def table(self, rows: Sequence[T], *, shown_max: int | None = None) -> None:
         """Print rows under the titles of their columns, at most so many."""
-        titles = [each.title for each in self.columns]
-        _print_table(self.columns, [titles, *([clean(cell) for cell in self.cells(row)] for row in rows[:shown_max])])
+        cells = [[clean(cell) for cell in self.cells(row)] for row in rows[:shown_max]]
+        shown = [index for index in range(len(self.columns)) if not terminal() or any(row[index] for row in cells)]
+        titled = [[each.title for each in self.columns], *cells]
+        _print_table([self.columns[index] for index in shown], [[row[index] for index in shown] for row in titled])
         if shown_max is not None and len(rows) > shown_max:
             line((f"… and {len(rows) - shown_max} more (--json prints all)", "dim"))
 
@@ -201,6 +211,9 @@ def _print_table(columns: Sequence[Column[Any]], rows: list[list[str]]) -> None:
 
     widths = [max(cell_len(row[index]) for row in rows) for index in range(len(columns))]
     if terminal():
+        chosen = choose_columns(columns, widths, console().width)
+        columns, widths = [columns[index] for index in chosen], [widths[index] for index in chosen]
+        rows = [[row[index] for index in chosen] for row in rows]
         _fit(columns, widths, console().width - 2 * len(columns))
     for number, row in enumerate(rows):
         parts: list[Part] = []
@@ -217,17 +230,34 @@ def _print_table(columns: Sequence[Column[Any]], rows: list[list[str]]) -> None:
             line("─" * (sum(widths) + 2 * (len(widths) - 1)))
 
 
+def choose_columns(columns: Sequence[Column[Any]], widths: list[int], room: int) -> list[int]:
+    """The columns that have room with at least some characters each; of those that yield, the first to yield go."""
+    least = [min(width, each.cut_to) if each.yields else width for each, width in zip(columns, widths, strict=True)]
+    shown = list(range(len(columns)))
+    while sum(least[index] + 2 for index in shown) > room:
+        yielding = [(columns[index].yields, index) for index in shown if columns[index].yields]
+        if not yielding:
+            break
+        shown.remove(max(yielding)[1])
+    return shown
+
+
 def _fit(columns: Sequence[Column[Any]], widths: list[int], room: int) -> None:
     """Cut the widths of columns until everything has room: first of those that yield, then of the widest."""
     while sum(widths) > room and max(widths) > 1:
         ranks = [
-            (column.yields if width > YIELDING_MIN else 0, width, index)
+            (column.yields if width > column.cut_to else 0, width, index)
             for index, (column, width) in enumerate(zip(columns, widths, strict=True))
         ]
         widths[max(ranks)[2]] -= 1
 
 
 # --- values ------------------------------------------------------------------------------------------------------
+
+
+def time_of_day(time_us: int) -> str:
+    """The local time of day, of something that has just happened."""
+    return to_datetime(time_us).astimezone().strftime("%H:%M:%S")
 
 
 def when(time_us: int) -> str:

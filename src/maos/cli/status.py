@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import commands, documents, render, words
+from maos.cli import commands, documents, permissions, remote, render, words
 from maos.cli.agent.status import AGENTS, show_list
 from maos.cli.commands import DOCUMENT, LazyGroup, find_installed, forward, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.render import clean
 from maos.cli.runs import page
 from maos.cli.runs.travel import point
-from maos.errors import InvalidInput
+from maos.cli.workflow import page as workflows
+from maos.errors import InvalidInput, MaosError
 from maos.ids import RUN, TASK, WORKFLOW, Target
 
 if TYPE_CHECKING:
     from maos.app import Maos
+    from maos.backup.service import BackupStatus
+    from maos.model.read_models import ExternalEffect
     from maos.runs.status import RunView
-    from maos.views.effects import ExternalEffect
     from maos.views.overview import Overview
 
 STATUSES = ("planning", "running", "paused", "completed", "failed", "cancelled")
@@ -29,14 +32,18 @@ STATES = (
 )  # fmt: skip
 UNKNOWN_SHOWN_MAX = 5
 NEXT_SHOWN_MAX = 3
+BACKUP_S_MAX = 3.0
+"""How long to wait for the location of the backup."""
+CONTEXT_LINES_MAX = 200
+"""How many lines of a question's context `maos inbox` prints."""
 
 BEGINNING = """\
 maos runs coding agents and commands so that a crash loses nothing.
 There is no database in this folder yet. Create one by running something:
 
-  maos run 'Add a --verbose option, with tests'   plan a request and run it with agents
+  maos run 'Add a --verbose option, with tests'   have agents plan and do it
   maos run -- make test                           run one command as an agent
-  maos demo                                       see a run survive kill -9, {demo}
+  maos demo                                       {demo}
 """
 
 
@@ -53,7 +60,7 @@ There is no database in this folder yet. Create one by running something:
 )
 @click.argument("id", metavar="[ID]", required=False, default="", shell_complete=commands.complete_ids)
 @click.option("--watch", is_flag=True, help="Update until the run has ended or is paused.")
-@click.option("--tasks", is_flag=True, help="Also every task.")
+@click.option("--tasks", is_flag=True, help="Every task; without it, those of a run with up to 12.")
 @click.option("--messages", is_flag=True, help="Also the messages between agents.")
 @click.option("--at", metavar="POINT", help="As it was then: a checkpoint, a version, @POSITION, or a time.")
 def status(
@@ -61,14 +68,17 @@ def status(
 ) -> int:
     """Show what runs and what needs you, or one run, task or agent.
 
-    Without ID: open questions, runs that are blocked, interrupted or failed in the last week, runs that are executed,
-    and agents and workflow runs that belong to no run. With --watch, --tasks or --at, the newest run is meant.
+    Without ID: open questions, runs that are blocked, interrupted, paused at a limit or failed in the last week, runs
+    that are executed, and agents and workflow runs that belong to no run. With --watch, --tasks or --at, the newest run
+    is meant.
 
     ID is RUN, RUN/TASK, an agent, a workflow run, or a unique prefix of one. With --watch the page is updated whenever
     something happens, whichever process executes the run; Ctrl+C ends only the watching.
     """
     if at and watch:
         raise InvalidInput("the past does not change, so there is nothing to watch", hint="leave out --watch")
+    if database.is_remote and not (watch or tasks or messages or at):
+        return remote.status(id, as_json=as_json)
     if not (id or watch or tasks or at):
         _print_overview(database, messages=messages, as_json=as_json)
         return 0
@@ -98,7 +108,7 @@ def status(
             page.show(now, tasks=tasks, messages=said)
         return None
 
-    other = database.read(work)
+    other = database.read(work, waits=watch)
     if other is None:
         return 0
     module = "maos.cli.workflow.status" if other.kind == WORKFLOW else "maos.cli.agent.status"
@@ -119,9 +129,9 @@ async def _print_unstarted(m: Maos, target: Target, *, as_json: bool) -> Target 
 
 
 def _print_overview(database: DatabaseTarget, *, messages: bool, as_json: bool) -> None:
-    found = database.read(_overview)
+    found, backup = database.read(_overview_and_backup)
     if as_json:
-        _print_document(found, messages=messages)
+        _print_document(found, backup, messages=messages)
         return
     _print_needs(found)
     if not _print_open(found) and not found.questions:
@@ -129,19 +139,34 @@ def _print_overview(database: DatabaseTarget, *, messages: bool, as_json: bool) 
     if messages:
         render.line()
         page.show_messages(found.messages, len(found.messages))
-    if found.failed_before:
-        many = render.many(found.failed_before, "run")
-        render.line((f"{many} failed more than a week ago (`maos ps --status failed`)", "dim"))
+    if backup is not None:
+        render.line(("backup: ", "dim"), words.backup_line(backup))
+
+
+async def _overview_and_backup(m: Maos) -> tuple[Overview, BackupStatus | str | None]:
+    """The overview, and how the backup of the settings is, or why that is not known; None where there is none."""
+    import asyncio
+
+    found, location = await _overview(m), m.settings.values.backup.to
+    if not location:
+        return found, None
+    try:
+        async with asyncio.timeout(BACKUP_S_MAX):
+            return found, await m.backups.status(location)
+    except MaosError as error:
+        return found, error.what
+    except TimeoutError:
+        return found, f"{location} does not answer"
 
 
 async def _overview(m: Maos) -> Overview:
     """Everything that runs or waits, without interrupted runs that are older than `recovery.lookback_days`."""
-    found, since_us = await m.overview(), m.runs.lookback_us()
+    found, since_us = await m.overview(), m.views.runs.lookback_us()
     recent = [each for each in found.runs if each.now.state != "interrupted" or each.run.updated_us >= since_us]
     return found._replace(runs=recent)
 
 
-def _print_document(found: Overview, *, messages: bool) -> None:
+def _print_document(found: Overview, backup: BackupStatus | str | None, *, messages: bool) -> None:
     def of(state: str) -> list[str]:
         return [each.run.id for each in found.runs if each.now.state == state]
 
@@ -150,13 +175,17 @@ def _print_document(found: Overview, *, messages: bool) -> None:
             "questions": [page.question_document(each) for each in found.questions],
             "waiting_for_user": [each.run.id for each in found.runs if each.now.needs_person],
             "blocked": of("blocked"),
-            "failed": of("failed"),
-            "interrupted": of("interrupted") + [each.id for each in found.flows if each.needs_resume],
+            "failed": of("failed") + [each.id for each in found.flows if each.status == "failed"],
+            "interrupted": [
+                *of("interrupted"),
+                *(each.agent for each in found.interrupted_agents),
+                *(each.id for each in found.flows if each.needs_resume),
+            ],
             **page.RUNS.document(found.runs),
             "agents": documents.of(found.agents),
             "workflows": documents.of(found.flows),
             "unknown": documents.of(found.unknown),
-            "failed_before": found.failed_before,
+            "backup": {"problem": backup} if isinstance(backup, str) else backup and documents.of(backup),
             **(page.MESSAGES.document(found.messages) if messages else {}),
         }
     )
@@ -164,27 +193,30 @@ def _print_document(found: Overview, *, messages: bool) -> None:
 
 def _print_needs(found: Overview) -> None:
     """Print what needs a person, and a blank line after it."""
-    from maos.cli.workflow import status as workflows  # loads the services
 
-    needy = [each for each in found.runs if each.now.state in ("blocked", "failed", "interrupted")]
-    stopped = [each for each in found.flows if each.needs_resume]
+    needy = [each for each in found.runs if each.now.state in ("blocked", "failed", "interrupted") or each.is_at_limit]
+    stopped = [each for each in found.flows if each.is_stopped]
     page.show_open(found.questions, found.questions)
     for each in needy:
         _print_trouble(each)
+    for agent in found.interrupted_agents:
+        render.line(("! ", "bold red"), (clean(agent.agent), "bold"), " is ", (agent.status, "bold red"))
+        render.line(("  resume with: ", "dim"), (agent.resumable or "", "bold"))
     for flow in stopped:
         workflows.show_stopped(flow)
     _print_unknown(found.unknown)
-    if found.questions or needy or stopped or found.unknown:
+    if found.questions or needy or found.interrupted_agents or stopped or found.unknown:
         render.line()
 
 
 def _print_trouble(each: RunView) -> None:
     """Print a run that does not continue by itself, why, and what to do."""
     run, now = each.run, each.now
-    why = words.one_line(now.error or run.why, render.room_for_value(30))
-    render.line(("! ", "bold red"), (run.id, "bold"), " is ", (now.state, page.STYLES[now.state]), f": {why}")
+    why = words.one_line(f"{now.error or run.why}{words.by(run.stopped_by)}", render.room_for_value(30))
+    render.line(("! ", "bold red"), (run.id, "bold"), " is ", (page.spoken(each), page.STYLES[now.state]), f": {why}")
     if now.to_do and now.state != "interrupted":
-        render.line(("  to do: ", "dim"), words.one_line(page.to_do(each), None))
+        to_do = render.wrap(words.one_line(now.to_do, None), sys.stdout, indent="    ", used=len("  to do: "))
+        render.line(("  to do: ", "dim"), to_do)
     render.line(("  resume with: ", "dim"), (each.resumable, "bold"))
 
 
@@ -200,7 +232,6 @@ def _print_unknown(unknown: Sequence[ExternalEffect]) -> None:
 
 def _print_open(found: Overview) -> bool:
     """Print runs, agents and workflow runs that are open; whether there are any."""
-    from maos.cli.workflow import status as workflows  # loads the services
 
     tables: list[tuple[list[Any], Callable[[list[Any]], None]]] = [
         (found.runs, page.RUNS.table), (found.agents, show_list), (found.flows, workflows.WORKFLOWS.table),
@@ -240,25 +271,31 @@ def recover(ctx: click.Context, as_json: bool) -> None:
     help=f"Only runs with a status ({', '.join(STATUSES)}) or in a state ({', '.join(STATES)}).",
 )
 @click.option("--agents", is_flag=True, help="Also the agents that are at work.")
-def ps(database: DatabaseTarget, everything: bool, wanted: str | None, agents: bool, as_json: bool) -> None:
+def ps(database: DatabaseTarget, everything: bool, wanted: str | None, agents: bool, as_json: bool) -> int:
     """List runs, open ones first.
 
     A run that no engine executes although it is neither paused nor ended is interrupted; `maos resume` continues it.
     """
-    from maos.views.overview import RECENT_US
+    if database.is_remote and not agents:
+        return remote.ps(wanted or "", everything=everything, as_json=as_json)
 
-    known = database.read(lambda m: m.runs.list())
-    found = [each for each in known if wanted in (each.run.status, each.now.state) or (not wanted and
-             (everything or each.run.is_open or each.at_us - each.run.ended_us < RECENT_US))]  # fmt: skip
-    others = len(known) - len(found)
+    async def read(m: Maos) -> tuple[list[RunView], int]:
+        from maos.runs.status import RECENT_US
+
+        since_us = None if everything or wanted else m.clock.now_us() - RECENT_US
+        known = await m.views.runs.list(since_us=since_us)
+        found = [each for each in known if not wanted or wanted in (each.status, each.now.state)]
+        return found, await m.views.runs.count() - len(found)
+
+    found, others = database.read(read)
     if as_json:
         rows = [page.summary(each) | (AGENTS.document(page.agents_of(each)) if agents else {}) for each in found]
         documents.show({"runs": rows, "others": others})
-        return
+        return 0
     if found:
         page.RUNS.table(found)
     else:
-        render.line(f"no run is {wanted}" if known and wanted else "no runs; `maos run` starts one")
+        render.line(f"no run is {wanted}" if others and wanted else "no runs; `maos run` starts one")
     for each in found if agents else ():
         if each.attempts:
             render.line()
@@ -267,47 +304,55 @@ def ps(database: DatabaseTarget, everything: bool, wanted: str | None, agents: b
     if others:
         which = render.many(others, "other run" if wanted else "older run")
         render.line((f"{which} (`maos ps --all`)", "dim"))
+    return 0
 
 
 # --- questions ---------------------------------------------------------------------------------------------------
 
 
 @json_command("maos inbox", "maos inbox --json")
-def inbox(database: DatabaseTarget, as_json: bool) -> None:
+def inbox(database: DatabaseTarget, as_json: bool) -> int:
     """List open questions.
 
     Questions of runs, gates of tasks, and permissions that agents ask for, the oldest first.
     """
-    found = database.read(lambda m: m.questions.open())
+    if database.is_remote:
+        return remote.inbox(as_json=as_json)
+    found = database.read(lambda m: m.views.questions.open())
     if as_json:
         documents.show({"questions": [page.question_document(each) for each in found]})
     elif not found:
         render.line("no open questions")
     else:
-        page.show_open(found, found)
+        page.show_open(found, found, lines_max=CONTEXT_LINES_MAX)
+    return 0
 
 
 @json_command(
     'maos answer q-3fa2 "PostgreSQL 16"',
     "maos answer gate/api no --why 'The button is blue'",
     "maos answer r-1a2b3c.api yes",
+    "maos answer r-1a2b3c.api always --pattern 'Bash(pytest *)' --for project",
 )
 @click.argument("id", metavar="ID", shell_complete=commands.complete_questions)
 @click.argument("answer", metavar="ANSWER")
+@commands.rule_options
 @click.option("--why", default="", help="With yes or no: a reason, which is sent to the agent.")
-def answer(database: DatabaseTarget, id: str, answer: str, why: str, as_json: bool) -> None:
+def answer(database: DatabaseTarget, /, id: str, answer: str, as_json: bool, **given: str) -> int:
     """Answer a question.
 
     ID is one that `maos inbox` shows, or a unique prefix. If the question has choices, ANSWER is one of them or its
-    number; gates and permissions take yes or no. The first answer counts. It is recorded at once, also while no engine
-    executes the run.
+    number; gates take yes or no. The first answer counts. It is recorded at once, also while no engine executes the
+    run.
+
+    A permission takes yes, no, always or never. Always and never make a rule, which `maos permission list` shows:
+    requests that it covers are answered without asking. Requests of several agents for the same are one question.
     """
-    given = database.write(lambda m: m.questions.answer(id, answer, why=why))
-    ref = given.question.ref
-    found = {"id": ref, "answer": given.answer, "running": given.running, "resumable": given.resumable or None}
-    render.show(found, (clean(ref), "bold"), f" is answered: {clean(given.answer)}", as_json=as_json)
-    if given.resumable and not as_json:
-        render.line("no engine runs it; to resume: ", (given.resumable, "bold"))
+    if database.is_remote:
+        return remote.answer(id, answer, as_json=as_json, **given)
+    how: Any = given
+    permissions.show_given(database.write(lambda m: m.questions.answer(id, answer, **how)), as_json=as_json)
+    return 0
 
 
 # --- `maos` alone ------------------------------------------------------------------------------------------------
@@ -316,7 +361,7 @@ def answer(database: DatabaseTarget, id: str, answer: str, why: str, as_json: bo
 def print_home(database: DatabaseTarget) -> None:
     """Print what needs a person, what runs, and three commands to continue with."""
     if not database.exists:
-        demo = "in half a minute" if find_installed("demo") else "after `pip install maos-demo`"
+        demo = "see a run survive kill -9" if find_installed("demo") else "after `pip install maos-demo`"
         click.echo(BEGINNING.format(demo=demo), nl=False)
         return
     found = database.read(_overview)
@@ -340,6 +385,10 @@ def _next_commands(found: Overview) -> Iterator[tuple[str, str]]:
             yield f"maos resume {states[state]}", f"resume the {'paused' if state == 'idle' else state} run"
     if "working" in states:
         yield f"maos attach {states['working']}", "follow the run as it works"
+    for agent in found.interrupted_agents[:1]:
+        yield str(agent.resumable), "resume the interrupted agent"
+    for flow in [each for each in found.flows if each.needs_resume][:1]:
+        yield f"maos resume {flow.id}", f"resume the {flow.status} workflow run"
     if found.flows and not found.runs:
         yield f"maos status {found.flows[0].id}", "show the workflow run step by step"
     yield "maos run 'REQUEST'", "plan a request and run it with agents"

@@ -32,6 +32,7 @@ from prompt_toolkit.output.flush_stdout import flush_stdout
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.widgets import SearchToolbar
 
+from maos.cli.failures import print_above
 from maos.cli.input import InputLine, Prompt
 from maos.cli.render import clean
 
@@ -65,6 +66,7 @@ class LiveTerminal:
         )
         self._resources = ExitStack()
         self._running: asyncio.Task[None] | None = None
+        self._printing: set[asyncio.Task[None]] = set()
         self._output = _ThreadedOutput(sys.stdout, _size, os.environ.get("TERM"), enable_cpr=False)
         self._app: Application[None] = Application(
             layout=self._layout(),
@@ -82,12 +84,16 @@ class LiveTerminal:
         if self._running is None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, self._continue)
             self._running = asyncio.create_task(self._run())
+            print_above.append(self._print_soon)
 
     async def stop(self) -> None:
         """Erase the frame and the prompt, and leave the terminal as it was."""
         running, self._running = self._running, None
         if running is None:
             return
+        print_above.remove(self._print_soon)
+        if self._printing:
+            await asyncio.wait(self._printing)
         asyncio.get_running_loop().remove_signal_handler(signal.SIGCONT)
         if self._app.is_running:
             self._app.exit()
@@ -115,6 +121,12 @@ class LiveTerminal:
         if text:
             await run_in_terminal(lambda: self._output.write_raw(text))
         await self._output.drain()
+
+    def _print_soon(self, text: str) -> None:
+        """Print lines above the frame, for a caller that cannot wait."""
+        printing = asyncio.create_task(self.print(text))
+        self._printing.add(printing)
+        printing.add_done_callback(self._printing.discard)
 
     @asynccontextmanager
     async def hidden(self) -> AsyncIterator[None]:
@@ -184,11 +196,12 @@ class LiveTerminal:
             wrap_lines=True,
             dont_extend_height=True,
         )
-        prompt = HSplit(
-            [_text(self._about, "fg:ansiyellow"), line, search, _text(lambda: "  ".join(self._candidates), "dim")]
-        )
-        asking = ConditionalContainer(prompt, Condition(lambda: self._prompt is not None))
-        return Layout(HSplit([_text(lambda: self._frame), asking]), line)
+        is_asking = Condition(lambda: self._prompt is not None)
+        below = HSplit([search, _text(lambda: "  ".join(self._candidates), "dim")])
+        # The line is there also while nothing is asked, and the cursor in it: a killed process cannot show the cursor
+        # again, and what the shell prints then begins below the frame.
+        parts = [_text(lambda: self._frame), _text(self._about, "fg:ansiyellow"), line]
+        return Layout(HSplit([*parts, ConditionalContainer(below, is_asking)]), line)
 
     def _about(self) -> str:
         return "\n".join(clean(each) for each in self._prompt.about) if self._prompt else ""

@@ -8,19 +8,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict, cast
 
 from maos import settings
 from maos.agents.contract import LaunchOrder, McpServer
 from maos.errors import InvalidInput, NotFound
+from maos.files import private_folder, replace_file
 from maos.model import tool_calls
-from maos.model.attempt import Attempt
-from maos.model.events.attempt import AttemptPlanned
+from maos.model.attempt import Attempt, check_agent
+from maos.model.events.attempt import AttemptPlanned, Earlier
+from maos.model.events.parts import PreparationData, ServerData
+from maos.model.preparation import Preparation, of_options, to_options, variables
 from maos.model.run import Run
 from maos.redact import without_secrets
-from maos.settings import schema
+from maos.settings import DatabaseName, schema
+from maos.tuples import NamedTuple
 from maos.workspaces import Workspace
 
+HOLDERS, HOMES = "holders", "homes"
+"""The folders below that of a database: of holders, each named by its attempt, and of agents' homes, by the agent."""
 TIME_LIMIT_S = schema.AgentSettings().time_limit_s
 ASKED = "it works in the folder itself, as requested: files are not saved with checkpoints and cannot be restored"
 TERMS = ("model", "instructions", "turns_max", "budget_usd", "tools_allowed", "permission", "takes_input")
@@ -53,8 +59,24 @@ class StartOptions(TypedDict, total=False):
     """Whether a plain command has an MCP server too, by which it reaches maos."""
     mcp: Sequence[McpServer]
     run: str
-    pass_variables: Sequence[str]
-    """Names of variables of this process that it is given."""
+    env: Mapping[str, str | None] | Sequence[str]
+    """Variables: `NAME=VALUE`, or `NAME` for one of this process that is passed on; in a mapping, None passes it on."""
+    setup: Sequence[Sequence[str]]
+    """Commands that run before it starts, once for all agents that need the same."""
+    setup_inputs: Sequence[str]
+    """Patterns of the files that the result of these commands depends on; build files and lists of dependencies by
+    default."""
+    setup_env: Sequence[str] | None
+    """The variables of these commands; those of the agent by default."""
+    copy_ignored: Sequence[str]
+    """Patterns of ignored files of the folder that its worktree gets copies of."""
+    include_uncommitted: bool | Sequence[str]
+    """Whether its worktree has the uncommitted changes of the folder; or patterns of the files whose changes it has."""
+    project_settings: Sequence[str]
+    """What of the project reaches its program: some of instructions, skills, mcp, settings and hooks; nothing by
+    default."""
+    mcp_servers: Sequence[str] | None
+    """Which MCP servers of the settings it is given, by name; all by default."""
 
 
 class ResumeOptions(TypedDict, total=False):
@@ -64,7 +86,11 @@ class ResumeOptions(TypedDict, total=False):
     turns_max: int | None
     budget_usd: float | None
     mcp: Sequence[McpServer]
-    pass_variables: Sequence[str]
+    env: Mapping[str, str | None] | Sequence[str]
+    argv: Sequence[str]
+    """The command in place of the one it was started with."""
+    instead: str
+    """What it is to do in place of what it was started for."""
 
 
 def plan(
@@ -78,6 +104,10 @@ def plan(
     inbox_cursor: int = 0,
     told: Sequence[int] = (),
     transcript: tuple[str, int] = ("", 0),
+    earlier: Earlier | None = None,
+    session_kept: bool = False,
+    prepared: Preparation | None = None,
+    servers: Sequence[str] | None = None,
 ) -> AttemptPlanned:
     """The event that begins an attempt, without its owner, the folder of its holder and the time.
 
@@ -88,7 +118,7 @@ def plan(
         return without_secrets(text, order.env)
 
     agent, _, number = order.attempt.rpartition(".")
-    return AttemptPlanned(
+    made = AttemptPlanned(
         agent=agent,
         number=int(number),
         agent_kind=kind,
@@ -100,9 +130,12 @@ def plan(
         inbox_cursor=inbox_cursor,
         told=list(told),
         transcript=transcript,
+        earlier=earlier,
+        session_kept=session_kept,
         at_us=0,
         order={
             "task": clean(order.task),
+            "task_anew": clean(order.task_anew),
             "resume": order.resume,
             "cwd": str(order.cwd),
             "home": str(order.home),
@@ -113,13 +146,36 @@ def plan(
             "tools_allowed": list(order.tools_allowed),
             "permission": order.permission,
             "takes_input": order.takes_input,
-            "mcp": [{"name": each.name, "argv": list(each.argv), "env": sorted(each.env)} for each in order.mcp],
+            "mcp": [_server_data(each) for each in order.mcp],
             "env": sorted(order.env),
             "argv": [clean(each) for each in order.argv],
             "time_limit_s": time_limit_s,
             "run": run,
         },
     )
+    if order.project:
+        made.order["project"] = list(order.project)
+        made.order["project_text"] = clean(order.project_text)
+    if servers is not None:
+        made.order["mcp_servers"] = list(servers)
+    if order.values:
+        made.order["values"] = dict(order.values)
+    if prepared is not None and (said := to_options(prepared)):
+        said.pop("env", None)  # as `env` and `values`
+        made.order["preparation"] = cast(PreparationData, said)
+    return made
+
+
+def _server_data(server: McpServer) -> ServerData:
+    found: ServerData = {"name": server.name, "argv": list(server.argv), "env": sorted(server.env)}
+    return found if server.is_allowed else {**found, "asks": True}
+
+
+def preparation_of(attempt: Attempt) -> Preparation:
+    """How the workspace of a recorded attempt is prepared again if its files were lost."""
+    order = attempt.order
+    env = [*order["env"], *variables(order.get("values", {}))]
+    return of_options({**order.get("preparation", {}), "env": env})
 
 
 def check_same(before: Attempt, given: Mapping[str, Any], values: Mapping[str, str]) -> None:
@@ -142,37 +198,70 @@ def check_same(before: Attempt, given: Mapping[str, Any], values: Mapping[str, s
             )
 
 
-def order_of(attempt: Attempt) -> LaunchOrder:
-    """The order of a recorded attempt; variables have their names and no values."""
+def order_of(attempt: Attempt, home: Path) -> LaunchOrder:
+    """The order of a recorded attempt; variables have their names and no values.
+
+    The agent's home is below that of its database, whatever the event says: it may have been made on another machine.
+    """
     order = {name: value for name, value in attempt.order.items() if name in LaunchOrder._fields}
-    order |= {name: Path(order[name]) for name in ("cwd", "home")}
+    own, cwd = Path(order["home"]), Path(order["cwd"])
+    if own.name != attempt.agent or not settings.is_own_folder(own, HOMES, home):
+        own = home / HOMES / check_agent(attempt.agent)
+    order |= {"cwd": cwd, "home": own}
     order["env"] = dict.fromkeys(order["env"], "")
-    order["mcp"] = [McpServer(each["name"], each["argv"], dict.fromkeys(each["env"], "")) for each in order["mcp"]]
+    order["mcp"] = [
+        McpServer(each["name"], each["argv"], dict.fromkeys(each["env"], ""), is_allowed=not each.get("asks"))
+        for each in order["mcp"]
+    ]
     return LaunchOrder(attempt=attempt.id, session=attempt.session, **order)
+
+
+def holder_folder(attempt: Attempt, home: Path) -> Path | None:
+    """The folder of an attempt's holder; None when it is not where maos makes it: events can name any folder."""
+    folder = Path(attempt.folder)
+    return folder if folder.name == attempt.id and settings.is_own_folder(folder, HOLDERS, home) else None
 
 
 class ToolServers(NamedTuple):
     """The MCP servers by which agents reach one journal."""
 
-    database: str
+    database: DatabaseName
     """A path that does not depend on the working folder, or a URL."""
     schema: str = ""
+    folder: Path = Path()
+    """Where the password of a URL is while an attempt runs: what is given to agents names the file only."""
 
-    def server(self, agent: str, attempt: str, *, run: str = "") -> McpServer:
-        """The server of one attempt. Its variables are its identity: the sender of what it writes is `agent`."""
-        env = {tool_calls.DATABASE: self.database, tool_calls.AGENT: agent, tool_calls.ATTEMPT: attempt}
+    def server(self, attempt: str, *, run: str = "") -> McpServer:
+        """The server of one attempt. The secret that proves it is not among its variables, which programs store in
+        files: the server inherits it from the agent's process."""
+        database = self.database.with_password_in(self.folder / attempt) if self._password else self.database
+        env = {tool_calls.DATABASE: database.reveal(), tool_calls.ATTEMPT: attempt}
         env[tool_calls.HOME] = str(settings.state_folder())  # the agent has another home, and no registry of databases
         env |= {tool_calls.SCHEMA: self.schema} if self.schema else {}
         env |= {tool_calls.RUN: run} if run else {}
         return McpServer(tool_calls.NAME, ARGV, env)
 
+    @property
+    def _password(self) -> str:
+        return self.database.password_line
+
+    def lend_password(self, attempt: str) -> None:
+        """Write the password of the database where the MCP server of an attempt reads it."""
+        if self._password:
+            replace_file(private_folder(self.folder) / attempt, self._password.encode(), sync=False)
+
+    def withdraw_password(self, attempt: str) -> None:
+        """Remove it: the attempt has ended."""
+        if self._password:
+            (self.folder / attempt).unlink(missing_ok=True)
+
 
 def check_places(run: Run) -> None:
-    """NotFound when what a run works on is not where it was."""
+    """NotFound when what a run works on is not where it was. A worktree can be missing: it is created again."""
     workspace = run.options.get("workspace") or {}
     missing = [place for place in (run.folder, workspace.get("tree")) if place and not Path(place).is_dir()]
-    if not missing and workspace and not Path(workspace["repository"]).is_dir():
-        missing = [workspace["repository"]]
+    if run.folder not in missing:
+        missing = [workspace["repository"]] if workspace and not Path(workspace["repository"]).is_dir() else []
     if missing:
         where = run.folder if missing[0] != run.folder else "NEW"
         is_missing = "is missing" if len(missing) == 1 else "are missing"

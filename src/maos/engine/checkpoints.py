@@ -5,22 +5,22 @@ the machine do."""
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from maos.bus.mailbox import patiently
 from maos.clock import Clock
 from maos.engine import ownership
 from maos.engine.ownership import Held
-from maos.engine.streams import RUN, own_run
+from maos.engine.streams import RUN, own_run, while_at
 from maos.errors import InvalidInput
-from maos.journal.journal import Journal
+from maos.journal.journal import Append, Journal
 from maos.model.branch import digest
 from maos.model.events.commands import CheckpointRequested
 from maos.model.events.records import SettingChanged
 from maos.model.events.run import RunCheckpointed
 from maos.model.message import inbox
 from maos.model.run import Run
+from maos.patterns import regex
 from maos.settings import schema
 from maos.settings.schema import CheckpointSettings
 
@@ -28,7 +28,7 @@ NOTICE_S = 10.0
 """How soon a change of how often checkpoints are made is noticed."""
 INTERVAL = "settings/save-interval"
 """The stream of the interval that all engines on a journal use."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NAME = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 async def ticks(interval_s: Callable[[], Awaitable[float]]) -> AsyncIterator[None]:
@@ -55,7 +55,8 @@ async def set_interval(journal: Journal, clock: Clock, seconds: float) -> None:
         value = float(field.convert(seconds))
     except ValueError:
         raise InvalidInput(f"the interval cannot be {seconds} seconds", hint=f"give {field.allowed}") from None
-    await journal.append(INTERVAL, SettingChanged(value=value, at_us=clock.now_us()))
+    journal.principal.check_may_decide("change a setting")
+    await journal.append(INTERVAL, SettingChanged(value=value, by=journal.by, at_us=clock.now_us()))
 
 
 def is_due(settings: CheckpointSettings, trigger: str, turns: int) -> bool:
@@ -79,32 +80,44 @@ def check_name(run: Run, name: str) -> str:
     return name
 
 
-def made(run: Run, name: str, trigger: str, at_us: int, *, inbox_version: int = 0) -> RunCheckpointed:
+def made(run: Run, name: str, trigger: str, at_us: int, *, by: str = "", inbox_version: int = 0) -> RunCheckpointed:
     """What records a checkpoint, with a checksum of the state that it names (I13)."""
     return RunCheckpointed(
-        name=name, trigger=trigger, commit=run.commit, state=digest(run), inbox_version=inbox_version, at_us=at_us
+        name=name,
+        trigger=trigger,
+        commit=run.commit,
+        state=digest(run),
+        inbox_version=inbox_version,
+        by=by,
+        at_us=at_us,
     )
 
 
-async def make(journal: Journal, clock: Clock, run: Run, name: str) -> bool:
+async def make(journal: Journal, clock: Clock, run: Run, name: str, expected: int | None = None) -> bool:
     """A checkpoint of a run; False when it is only requested, of the engine that executes the run."""
     check_name(run, name)
+    journal.principal.check_may_decide(f"make a checkpoint of {run.id}")
     try:
-        async with own_run(journal, clock, run) as recorder:
-            await recorder.append(made(recorder.fold, name, "asked", clock.now_us()))
+        async with own_run(journal, clock, run, expected=expected) as recorder:
+            await recorder.append(made(recorder.fold, name, "asked", clock.now_us(), by=journal.by))
     except Held:
-        await journal.append(inbox(run.id), CheckpointRequested(name=name, at_us=clock.now_us()))
+        command = CheckpointRequested(name=name, by=journal.by, at_us=clock.now_us())
+        await journal.append_all([Append(inbox(run.id), [command]), *while_at(run.id, expected)])
         return False
     return True
 
 
-async def make_and_wait(journal: Journal, clock: Clock, run: Run, name: str) -> Run:
-    """A run with a checkpoint of that name, made here or by the engine that executes it: this waits for it."""
+async def make_and_wait(journal: Journal, clock: Clock, run: Run, name: str, expected: int | None = None) -> Run:
+    """A run with a checkpoint of that name, made here or by the engine that executes it: this waits for it.
+
+    With `expected`, Conflict unless the run is at that version when it is made or requested.
+    """
 
     def is_made(each: Run) -> bool:
         return any(point.name == name for point in each.checkpoints)
 
-    while not await make(journal, clock, run, name):
+    while not await make(journal, clock, run, name, expected):
+        expected = None  # it was requested at that version
         while not is_made(run) and not ownership.liveness(run.owner).has_ended:
             await RUN.until(journal, run, is_made)
         if not is_made(run):  # the engine died before it recorded it: it is made here

@@ -6,7 +6,7 @@ from maos.clock import Clock
 from maos.errors import InvalidInput
 from maos.journal.journal import Journal
 from maos.model.events.records import BundleImported, BundleTrusted
-from maos.model.run import bundle_stream, owners
+from maos.model.run import bundle_stream, dotted
 
 
 class NotAgreed(InvalidInput):
@@ -22,7 +22,7 @@ class NotAgreed(InvalidInput):
 
 async def waits(journal: Journal, name: str) -> str:
     """The run or workflow run that a person must agree to before the one of that name may act; empty if none."""
-    for id in dict.fromkeys(owners(name)):
+    for id in dotted(name):
         version = await journal.version(bundle_stream(id))
         newest = await journal.event(bundle_stream(id), version) if version else None
         if newest is not None and isinstance(newest.event, BundleImported):
@@ -39,7 +39,8 @@ async def check(journal: Journal, name: str) -> None:
         raise NotAgreed(id)
 
 
-async def agree(journal: Journal, clock: Clock, id: str, *, by: str = "person") -> None:
+async def agree(journal: Journal, clock: Clock, id: str) -> None:
     """Note that a person has seen what would be done, and wants it to be."""
+    journal.principal.check_may_decide(f"agree to what {id} would do")
     if await waits(journal, id):
-        await journal.append(bundle_stream(id), BundleTrusted(by=by, at_us=clock.now_us()))
+        await journal.append(bundle_stream(id), BundleTrusted(by=journal.by, at_us=clock.now_us()))

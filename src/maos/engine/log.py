@@ -1,7 +1,8 @@
 """What engines do, for Python's `logging`: one record for each recorded event that an operator cares about, and for
 what is not recorded (a lost lease, an unavailable store).
 
-Each log record has the attributes `action` (a stable name such as `task.failed`), `run`, `task`, `agent` and `reason`;
+Each log record has the attributes `action` (a stable name such as `task.failed`), `run`, `task`, `agent`, `by`
+(the principal whose act it was) and `reason`;
 those that do not apply are empty. The library configures no handler.
 """
 
@@ -9,10 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from maos.journal.codec import Event
 from maos.model.events.core import EventBase
+from maos.tuples import NamedTuple
 
 logging.getLogger("maos").addHandler(logging.NullHandler())
 
@@ -32,10 +34,12 @@ ACTIONS = {
     "run_created": Action("run.created", "run created"),
     "run_claimed": Action("run.claimed", "run claimed by this engine"),
     "run_resumed": Action("run.resumed", "run resumed"),
+    "run_handed_over": Action("run.handed_over", "run handed over to any engine"),
     "run_paused": Action("run.paused", "run paused"),
     "run_removed": Action("run.removed", "run removed"),
     "run_hibernated": Action("run.hibernated", "run waits for the end of a rate limit"),
-    "run_woken": Action("run.woken", "run does not wait for the end of a rate limit"),
+    "run_blocked": Action("run.blocked", "run starts no agents of a kind until a person has logged in"),
+    "run_woken": Action("run.woken", "run starts agents of all kinds again"),
     "run_rolled_back": Action("run.rolled_back", "run rolled back"),
     "task_started": Action("task.started", "task started"),
     "task_released": Action("task.released", "attempt at the task ended; it is started again", _WARNING),
@@ -55,6 +59,11 @@ ACTIONS = {
     "step_retried": Action("step.retried", "step failed and is retried", _WARNING),
 }
 """Events by their type. `run_ended`, `attempt_ended` and `workflow_ended` are logged by their outcome."""
+UNAVAILABLE = Action("store.unavailable", "store unavailable; waiting until it is back", _WARNING)
+AVAILABLE = Action("store.available", "store available again")
+BACKUP_BEHIND = Action("backup.unavailable", "backup cannot be written; trying again", _WARNING)
+BACKUP_UNMERGED = Action("backup.unmerged", "small segments of the backup cannot be merged; trying again", _WARNING)
+NOTICE_UNSENT = Action("backup.unnoticed", "a notification about the backup was not sent", _WARNING)
 _ENDINGS = {
     "run_ended": ("run", "run"),
     "attempt_ended": ("agent.exited", "agent exited"),
@@ -77,15 +86,16 @@ def recorded(kind: str, id: str, events: Iterable[Event | EventBase]) -> None:
                 task=getattr(data, "task", "") if kind == "run" else "",
                 agent=id.rpartition(".")[0] if kind == "attempt" else "",
                 workflow=id if kind == "workflow" else "",
+                by=getattr(data, "by", ""),
                 reason=str(getattr(data, "why", "") or getattr(data, "message", "") or ""),
             )
 
 
 def write(logger: logging.Logger, action: Action, **names: str) -> None:
     """Log an action with the names of what it is about."""
-    extra = {"action": action.action, "run": "", "task": "", "agent": "", "reason": "", **names}
+    extra = {"action": action.action, "run": "", "task": "", "agent": "", "by": "", "reason": "", **names}
     about = " ".join(f"{name}={value}" for name, value in names.items() if value and name != "reason")
-    reason = f": {extra['reason']}" if extra["reason"] else ""
+    reason = f": {extra['reason'].partition(chr(10))[0]}" if extra["reason"] else ""  # the record has all of it
     logger.log(action.level, "%s %s%s", action.message, about, reason, extra=extra)
 
 

@@ -94,7 +94,10 @@ def is_held(attempt: Attempt) -> bool:
     """Whether the process that holds an agent is alive on this machine, whether its engine is or not."""
     if not attempt.folder or not liveness(attempt.owner).is_here:
         return False
-    holder = held.read(Path(attempt.folder))
+    try:
+        holder = held.read(Path(attempt.folder))
+    except (OSError, ValueError):  # the event names a folder that is none of a holder
+        return False
     return holder is not None and holder.process() is not None
 
 
@@ -140,8 +143,9 @@ async def claim(
     be about to record that it does.
 
     A process that died between claiming and recording that it did cannot be identified, nor can one that acquired its
-    lease again after it ran out; such leases run out.
+    lease again after it ran out; such leases run out. An agent cannot claim anything: it is not an engine.
     """
+    journal.principal.check_may_decide(f"start, resume or change {name}")
     if fold is not None and liveness(fold.owner) is Liveness.GONE:
         await journal.release(lease_of(fold.owner))
     until_us = clock.steady_us() + int(LEASE_S * 1.2 * MICROSECONDS)
@@ -149,10 +153,11 @@ async def claim(
         lease = await journal.acquire(name, ttl_s=CLAIM_S)
         if lease is not None:
             return lease
-        if look is not None and (fold is None or liveness(fold.owner) is Liveness.GONE):
+        if look is not None and (fold is None or not fold.owner or liveness(fold.owner) is Liveness.GONE):
             fold = await look()
-        is_owned = fold is not None and is_open and liveness(fold.owner) is not Liveness.GONE
+        owner = fold.owner if fold is not None else {}
+        is_owned = bool(owner) and is_open and liveness(owner) is not Liveness.GONE
         if is_owned or clock.steady_us() > until_us:
-            who = f"process {fold.owner['pid']} on {fold.owner['host']}" if fold else "another process"
+            who = f"process {owner['pid']} on {owner['host']}" if owner else "another process"
             raise Held(name, who, hint)
         await asyncio.sleep(CLAIM_POLL_S)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from maos.clock import Clock
 from maos.errors import Conflict, NotFound
 from maos.journal.journal import Journal
+from maos.model import permission
 from maos.model.attempt import Attempt, Permission
 from maos.model.branch import JOIN
 from maos.model.events.commands import PermissionAnswered, ResolveRequested
 from maos.model.events.run import QuestionAnswered
 from maos.model.message import inbox
-from maos.model.question import GATE, PERMISSION, QUESTION, UNKNOWN, WORKFLOW, Open
+from maos.model.question import GATE, PERMISSION, PLAN, QUESTION, UNKNOWN, WORKFLOW, Open
 from maos.model.run import GATE as GATE_ID
 from maos.model.run import Question, Run
 from maos.model.run_status import PendingCommands, pending_commands, permissions
@@ -28,6 +29,8 @@ class Answered(Conflict):
 
 async def pending_of(journal: Journal, run: Run) -> PendingCommands:
     """What lies in a run's inbox and no engine has recorded."""
+    if await journal.version(inbox(run.id)) <= run.inbox_cursor:
+        return pending_commands(run, ())
     return pending_commands(run, [each.event async for each in journal.read(inbox(run.id), after=run.inbox_cursor)])
 
 
@@ -69,8 +72,9 @@ def of_attempt(attempt: Attempt) -> list[Open]:
     return [_permission(attempt, each) for each in permissions(attempt)] if attempt.is_open else []
 
 
-async def answer(journal: Journal, clock: Clock, run: Run, id: str, text: str, *, by: str = "person") -> int:
+async def answer(journal: Journal, clock: Clock, run: Run, id: str, text: str) -> int:
     """Record an answer in the run's inbox, where an engine finds it now or when one comes; Answered when late."""
+    journal.principal.check_may_decide(f"answer {run.id}/{id}")
     while True:
         version = await journal.version(inbox(run.id))
         known = (await pending_of(journal, run)).questions.get(id)
@@ -78,7 +82,7 @@ async def answer(journal: Journal, clock: Clock, run: Run, id: str, text: str, *
             raise NotFound(f"{run.id} does not ask {id!r}", hint="`maos inbox` lists what waits for an answer")
         if known.answer is not None:
             raise Answered(id, known.answer, known.answered_by)
-        event = QuestionAnswered(id=id, answer=text, by=by, at_us=clock.now_us())
+        event = QuestionAnswered(id=id, answer=text, by=journal.by, at_us=clock.now_us())
         try:
             return (await journal.append(inbox(run.id), event, expected=version)).version
         except Conflict:
@@ -86,19 +90,32 @@ async def answer(journal: Journal, clock: Clock, run: Run, id: str, text: str, *
 
 
 def _question(run: Run, asked: Question, known: PendingCommands) -> Open:
+    kind = GATE if asked.id.startswith(GATE_ID) else QUESTION
+    context = asked.context
+    if run.planner is not None and run.planner.asks == asked.id:
+        kind, context = PLAN, _plan_text(run)
     return Open(
         owner=run.id,
         id=asked.id,
-        kind=GATE if asked.id.startswith(GATE_ID) else QUESTION,
+        kind=kind,
         text=asked.question,
         choices=tuple(asked.choices),
-        context=asked.context,
+        context=context,
+        meanings=tuple(asked.meanings),
         asked_by=tuple(asked.asked_by),
         asked_us=asked.asked_us,
         default=asked.default,
         expires_us=asked.expires_us,
         recorded=asked.id not in known.unrecorded,
     )
+
+
+def _plan_text(run: Run) -> str:
+    """The plan that a person is to approve, a task on each line."""
+    tasks = run.proposal.tasks if run.proposal else []
+    after = [f" after {', '.join(each['needs'])}" if each.get("needs") else "" for each in tasks]
+    said = [str(each.get("task") or " ".join(each.get("command", ()))) for each in tasks]
+    return "\n".join(f"{each['name']}{need}: {text}" for each, need, text in zip(tasks, after, said, strict=True))
 
 
 def _of_call(flow: WorkflowRun, step_id: str, call: Step) -> Open:
@@ -121,14 +138,18 @@ def _of_call(flow: WorkflowRun, step_id: str, call: Step) -> Open:
 
 
 def _permission(attempt: Attempt, asked: Permission) -> Open:
-    return Open(
+    found = Open(
         owner=attempt.agent,
         id=asked.id,
         kind=PERMISSION,
         text=f"may it use {asked.tool or 'a tool'}?",
         tool=asked.tool,
         input=asked.input,
-        choices=("yes", "no"),
         asked_by=(attempt.agent,),
         asked_us=attempt.output_us,
+        run=attempt.order.get("run", ""),
+        asked=asked.asked,
+        suggestions=permission.suggestions(asked.asked, asked.suggestions),
+        program_can=asked.is_once_for_all,
     )
+    return found.with_answers()

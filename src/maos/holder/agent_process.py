@@ -193,6 +193,14 @@ class AgentProcess(asyncio.Protocol):
         """Send TERM to the agent, and kill it with all its descendants if it has not ended in time."""
         self.send(wire.frame(wire.STOP, repr(float(grace_s)).encode()))
 
+    async def suspend_time_limit(self, *, suspended: bool) -> None:
+        """Let the agent's time limit rest, or continue; the holder keeps it so when this engine has detached."""
+        self.send(wire.frame(wire.LIMIT, wire.SUSPENDED if suspended else wire.COUNTS))
+
+    async def set_time_limit(self, limit_s: float) -> None:
+        """Set how long the agent may work from its start; 0 for no limit."""
+        self.send(wire.frame(wire.LIMIT, repr(float(limit_s)).encode()))
+
     async def kill(self) -> None:
         """Kill the agent and all its descendants."""
         self.send(wire.frame(wire.KILL))

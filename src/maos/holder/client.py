@@ -283,7 +283,7 @@ def strays(root: Path) -> list[Stray]:
     held: dict[Path, bool | None] = {}
     found = []
     for process in process_tree.all_processes():
-        variables = _environment(process.pid)
+        variables = process_tree.environment(process.pid)
         folder = Path(os.fsdecode(variables.get(b"MAOS_ATTEMPT_FOLDER", b"")))
         if b"MAOS_ATTEMPT" not in variables or root not in folder.parents:
             continue
@@ -348,14 +348,6 @@ def _query(folder: Path) -> dict[str, str]:
 def _age_s(process: process_tree.Seen) -> float:
     uptime_s = float(Path("/proc/uptime").read_text().split()[0])
     return uptime_s - process.start_ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _environment(pid: int) -> dict[bytes, bytes]:
-    try:
-        text = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return {}  # it has ended, or belongs to another user
-    return dict(entry.partition(b"=")[::2] for entry in text.split(b"\0") if entry)
 
 
 def _command(pid: int) -> str:

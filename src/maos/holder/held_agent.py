@@ -116,8 +116,12 @@ class HeldAgent:
         self._input = [spec.first_input] if spec.first_input else []
         self._close_input = not spec.keeps_input_open
         self._oom_kills = 0
+        self._limit_s = spec.time_limit_s or 0.0
+        self._worked_s = 0.0
+        """How much of the time limit was used before it was last suspended."""
+        self._works_since: float | None = None
+        """Since when the time limit counts; None: it does not, because it is suspended or the agent does not run."""
         # When something is due, on the monotonic clock; None: never.
-        self._limit_at: float | None = None
         self._kill_at: float | None = None
         self._drained_at: float | None = None
 
@@ -145,8 +149,7 @@ class HeldAgent:
             Intake(fd, kind, Redactor(self._spec.secrets), self._spec.line_bytes_max)
             for fd, kind in ((outputs[0], wire.STDOUT), (errors[0], wire.STDERR))
         ]
-        if self._spec.time_limit_s is not None:
-            self._limit_at = monotonic() + self._spec.time_limit_s
+        self._works_since = monotonic()
 
     @property
     def start_reported(self) -> bool:
@@ -155,6 +158,13 @@ class HeldAgent:
 
     # Time
 
+    @property
+    def _limit_at(self) -> float | None:
+        """When the time limit is reached; None: never, as it is now."""
+        if not self._limit_s or self._works_since is None or self._stopping or self.exit is not None:
+            return None
+        return self._works_since + self._limit_s - self._worked_s
+
     def times(self) -> tuple[float | None, float | None, float | None]:
         """Return when the time limit, the kill and the end of draining are due; None: never."""
         return self._limit_at, self._kill_at, self._drained_at
@@ -162,7 +172,6 @@ class HeldAgent:
     def run_due(self, now: float) -> None:
         """Stop the agent at its time limit, kill it after the grace, end processes that outlive it."""
         if self._limit_at is not None and now >= self._limit_at:
-            self._limit_at = None
             self.stop(b"time_limit", self._spec.stop_grace_s)
         if self._kill_at is not None and now >= self._kill_at:
             self._kill_at = None
@@ -172,6 +181,19 @@ class HeldAgent:
             if drained or now >= self._drained_at:
                 self._drained_at = None
                 self._send_to_guard(b"e")
+
+    def suspend_limit(self, *, suspended: bool) -> None:
+        """Let the time limit rest, or continue with what is left of it. A repeated request changes nothing."""
+        if suspended and self._works_since is not None:
+            self._worked_s += monotonic() - self._works_since
+            self._works_since = None
+        elif not suspended and self._works_since is None and self.exit is None:
+            self._works_since = monotonic()
+
+    def set_limit(self, limit_s: float) -> None:
+        """Set how long the agent may work from its start, without the time in which the limit is suspended; 0: for
+        ever. A repeated request changes nothing."""
+        self._limit_s = limit_s
 
     def stop(self, why: bytes, grace_s: float) -> None:
         """Send TERM to the agent, and kill its tree after the grace. A second stop can only shorten the grace."""
@@ -264,7 +286,6 @@ class HeldAgent:
         elif message[0] == b"failed":
             self.failed = (message[1], message[2])
             self.exit = {"where": message[1].decode(), "errno": message[2].decode()}
-            self._limit_at = None
             self.tree_dead = True
         elif message[0] == b"exit":
             self._note_exit(*map(int, message[1:]))
@@ -284,7 +305,7 @@ class HeldAgent:
             "rss_max_bytes": str(rss_max_bytes),
             "duration_us": str(duration_us),
         }
-        self._limit_at = self._kill_at = None
+        self._kill_at = None
 
     def _kill_without_guard(self) -> None:
         """Kill the tree after the guard was killed: its children are now the holder's, and the agent needs a guard."""
@@ -304,7 +325,7 @@ class HeldAgent:
                 self._note_exit(status, int(used.ru_utime * 1e6), int(used.ru_stime * 1e6), used.ru_maxrss * 1024, 0)
         if self.exit is None:
             self.exit = {}  # it ended before the guard did, and the guard has not reported how
-        self._limit_at = self._kill_at = self._drained_at = None
+        self._kill_at = self._drained_at = None
         self.tree_dead = True
 
     def _send_to_guard(self, word: bytes) -> None:

@@ -63,6 +63,15 @@ def look(pid: int) -> Seen | None:
     return Seen(pid, int(fields[1]), int(fields[19]), fields[0].decode())
 
 
+def environment(pid: int) -> dict[bytes, bytes]:
+    """Return the variables that a process was started with; none when it has ended, or belongs to another user."""
+    try:
+        text = read_file(f"/proc/{pid}/environ")
+    except OSError:
+        return {}
+    return dict(entry.partition(b"=")[::2] for entry in text.split(b"\0") if entry)
+
+
 def living(pid: int, start_ticks: int = 0) -> Seen | None:
     """Return the process with this pid unless it has ended; None, too, when another one that began then is meant."""
     seen = look(pid)
@@ -87,6 +96,28 @@ def descendants(root: int) -> list[Seen]:
             if process is not None:
                 found.append(process)
                 pids.append(child)
+    return found
+
+
+def ancestors(pid: int) -> list[Seen]:
+    """Return the processes that a process descends from, its parent first.
+
+    They are read until they are the same twice: one that exits meanwhile would hide those above it. The kernel gives
+    its children another parent before its pid disappears.
+    """
+    found, is_same = _ancestors(pid), False
+    while not is_same:
+        again = _ancestors(pid)
+        is_same = [(each.pid, each.start_ticks) for each in again] == [(each.pid, each.start_ticks) for each in found]
+        found = again
+    return found
+
+
+def _ancestors(pid: int) -> list[Seen]:
+    found: list[Seen] = []
+    process = look(pid)
+    while process is not None and (process := look(process.parent)) is not None:
+        found.append(process)
     return found
 
 

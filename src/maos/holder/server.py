@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
-SLEEP_S = 0.02
+SLEEP_S = 0.1
 """While lines trickle in, the holder sleeps this long between reads: a wake-up costs as much as twenty lines."""
-SLEEP_S_MAX = 0.08
+SLEEP_S_MAX = 0.4
 TRICKLE_S = 0.2
 """Lines trickle when reads are this close to one another..."""
 TRICKLE_BYTES = 4 << 10
@@ -40,7 +40,7 @@ CHUNK_BYTES = 64 << 10
 """How much of the spool is kept in memory for an engine that reads slowly."""
 WAITING_BYTES_MAX = 64 << 10
 """How many bytes of unread replies a connection may have; above this its requests are not read."""
-BODY_BYTES_MAX = 2 << 20
+BODY_BYTES_MAX = wire.INPUT_BYTES_MAX + (1 << 20)
 VISITORS_MAX = 8
 _CREDENTIALS = Struct("iII")
 _MALFORMED = (ValueError, TypeError, IndexError)
@@ -57,6 +57,8 @@ class HolderConnection:
         self.open = True
         self.sent = 0
         """Up to where the spool has been sent."""
+        self.can_send = True
+        """Whether the peer still reads. When it has closed its end, the requests it sent before that are read."""
         self._in = bytearray()
         self._out = memoryview(b"")
         self._replies = bytearray()
@@ -91,12 +93,13 @@ class HolderConnection:
 
     def reply(self, frame: bytes) -> None:
         """Queue a frame to be sent before more of the spool."""
-        self._replies += frame
+        if self.can_send:
+            self._replies += frame
 
     def push(self, spool: SpoolSegments | None) -> None:
         """Send as much as the socket accepts now, at most one chunk of the spool."""
         fresh = True
-        while self.open:
+        while self.open and self.can_send:
             if not self._out:
                 if self._replies:
                     self._out = memoryview(bytes(self._replies))
@@ -113,15 +116,19 @@ class HolderConnection:
             except BlockingIOError:
                 return
             except OSError:
-                self.close()
+                self.can_send = False
+                self._drop_unsent()
 
     def close(self) -> None:
         """Close the connection and drop unsent data."""
         if self.open:
             self.open = False
             self._sock.close()
-            self._out = memoryview(b"")
-            self._replies.clear()
+            self._drop_unsent()
+
+    def _drop_unsent(self) -> None:
+        self._out = memoryview(b"")
+        self._replies.clear()
 
 
 class Holder:
@@ -305,7 +312,7 @@ class Holder:
             self._detached()
 
     def _has_data_for(self, engine: HolderConnection) -> bool:
-        return engine.has_more or (engine.sent < self._spool.end and self._may_send())
+        return engine.can_send and (engine.has_more or (engine.sent < self._spool.end and self._may_send()))
 
     def _may_send(self) -> bool:
         """Return whether the spool may be sent: not before the start is recorded, nor the exit before it is synced."""
@@ -385,6 +392,7 @@ class Holder:
             "guard_pid": self._agent.guard_pid,
             "attached": int(self._engine is not None),
             "over": int(self._over),
+            "spool_end": self._spool.end,
         }
         return wire.pack_map({name: str(value) for name, value in state.items()})
 
@@ -398,6 +406,11 @@ class Holder:
             self._agent.stop(b"asked", float(parts[0]))
         elif kind == wire.KILL:
             self._agent.stop(b"asked", 0.0)
+        elif kind == wire.LIMIT:
+            if parts[0] in (wire.SUSPENDED, wire.COUNTS):
+                self._agent.suspend_limit(suspended=parts[0] == wire.SUSPENDED)
+            else:
+                self._agent.set_limit(float(parts[0]))
         elif kind == wire.STATUS:
             engine.reply(wire.frame(wire.STATE, self._state()))
         elif kind == wire.FINISH:

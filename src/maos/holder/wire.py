@@ -47,8 +47,9 @@ SOCKET = "s"
 """The socket in an attempt's folder at which its holder listens."""
 SPEC_S_MAX = 10.0
 """How long an engine may take to send the spec to the holder it has started."""
-INPUT_BYTES_MAX = 1 << 20
-"""How much input may wait for an agent that does not read."""
+INPUT_BYTES_MAX = 16 << 20
+"""How much input may wait for an agent that does not read. The longest task and the longest message fit in, whatever is
+in them: a character takes up to six bytes in the JSON that agents read."""
 
 FRAME = Struct("<IB")
 FRAME_BYTES = FRAME.size
@@ -56,7 +57,9 @@ FRAME_BYTES_MAX = 64 << 20
 """Neither side sends a longer frame; a larger length is not from maos."""
 
 # From the engine.
-START, HELLO, CONFIRM, WRITE, STOP, KILL, STATUS, FINISH = 1, 2, 3, 4, 5, 6, 7, 8
+START, HELLO, CONFIRM, WRITE, STOP, KILL, STATUS, FINISH, LIMIT = 1, 2, 3, 4, 5, 6, 7, 8, 9
+SUSPENDED, COUNTS = b"suspended", b"counts"
+"""What LIMIT says: that the time limit rests or counts; else it is the limit itself, in seconds."""
 # From the holder.
 ATTACHED, REFUSED, DATA, WRITTEN, STATE, TROUBLE, REPLACED, FINISHED = 33, 34, 35, 36, 37, 38, 39, 40
 
@@ -159,6 +162,7 @@ class HolderSpec:
     keeps_input_open: bool = False
     """Whether more input may follow; if not, the agent sees the end of its input after the first."""
     time_limit_s: float | None = None
+    """How long the agent may run, without the time in which an engine has suspended the limit."""
     stop_grace_s: float = 10.0
     """What the agent gets between TERM and KILL when a limit ends it."""
     unattended_limit_s: float = 86_400.0

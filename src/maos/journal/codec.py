@@ -1,8 +1,12 @@
-"""Events to bytes and back: data only.
+"""Events to bytes and back: data only, and no secrets.
 
 A body is JSON, or a zstd frame of JSON; its first bytes tell which. It becomes strings, numbers, booleans, None, lists
 and dictionaries, or the class of `maos.model.events` that is registered for its type, and nothing else. An event type
 has a format number; older formats are brought up to date when read, newer or unknown ones are refused by name.
+
+Every event that is appended is encoded here, and here secrets are removed from all of its texts. Only the types
+that are registered as clean, `attempt_output` and `attempt_transcript`, are not searched: their texts were cleaned when
+the engine read them from the agent.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 import zstandard
@@ -20,10 +24,18 @@ from maos.errors import Corrupt, InvalidInput, UnknownFormat
 from maos.ids import event_id
 from maos.journal import dictionary
 from maos.journal.dictionary import Dictionaries
-from maos.model.events.core import EventBase, Upcast
+from maos.keys.envelope import MAGIC as SEALED
+from maos.model.events.core import EventBase, Upcast, exact_fields, local_fields
+from maos.model.events.parts import Local
+from maos.redact import REDACTED, Redactor, clean
 from maos.store.contract import RawEvent, Recorded
+from maos.tuples import NamedTuple
+
+if TYPE_CHECKING:
+    from maos.keys.vault import Vault
 
 Data = dict[str, Any]
+T = TypeVar("T")
 
 BODY_BYTES_MAX = 64 << 20
 COMPRESS_BYTES_MIN = 400
@@ -32,6 +44,7 @@ TYPE_CHARS_MAX = 100
 
 _PLAIN: set[type] = {str, int, bool, type(None)}
 """Types whose values JSON keeps as they are; classes without loose fields are added when one is first seen."""
+_REDACTED = REDACTED.encode()
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Data).decode
@@ -51,6 +64,26 @@ class Event(NamedTuple):
 
     type: str
     data: Mapping[str, Any]
+
+
+E = TypeVar("E", bound="EventBase | Event")
+
+
+class EncodedEvent(NamedTuple, Generic[E]):
+    """An event without secrets, and the bytes that are stored of it. Only `Codec.prepare` makes one."""
+
+    event: E
+    """As it will be read."""
+    raw: RawEvent
+
+    @property
+    def type(self) -> str:
+        """The name that the event is stored under."""
+        return self.raw.type
+
+
+class EventTooLarge(InvalidInput):
+    """An event is larger than the journal accepts; nothing was written."""
 
 
 class EventType:
@@ -118,8 +151,19 @@ class EventType:
 class Codec:
     """Encodes events of known types and decodes whatever the journal holds of them."""
 
-    def __init__(self, types: Iterable[EventType], dictionaries: Dictionaries) -> None:
+    def __init__(
+        self,
+        types: Iterable[EventType],
+        dictionaries: Dictionaries,
+        secrets: Mapping[str, str] | None = None,
+        vault: Vault | None = None,
+    ) -> None:
+        self.vault = vault
+        """What opens sealed bodies; None when the store is not encrypted."""
         self._types: dict[str, EventType] = {}
+        self.secrets = dict(secrets or {})
+        """Values that no event has, beside what has the shape of a secret."""
+        self.redactor = Redactor(self.secrets)
         self._dictionaries = dictionaries
         for kind in types:
             self.add(kind)
@@ -135,30 +179,76 @@ class Codec:
         """The format in which events of a type are written and read now."""
         return self._types[name].format
 
-    def plain(self, event: Event | EventBase) -> tuple[EventType, bytes]:
-        """The type and the uncompressed body of an event; InvalidInput for what could not be read again."""
+    def redacted(self, data: T) -> T:
+        """Plain data without its secrets; the same object when it has none."""
+        try:
+            body = _encode(data)
+        except (ValueError, TypeError, OverflowError):
+            return data  # it cannot be stored: `plain` says why
+        return clean(data, self.redactor.text) if self.redactor.spans(body) else data
+
+    def plain(self, event: Event | EventBase, *, is_stored: bool = False) -> tuple[EventType, bytes]:
+        """The type and the uncompressed body of an event, without secrets; InvalidInput for what could not be read
+        again. `is_stored`: it is computed from events that are stored, and must be equal to them."""
         kind = self._types.get(event.type)
         if kind is None:
             raise UnknownFormat(
                 f"event type {event.type!r} is not registered", hint="pass types=[maos.EventType(...)] to maos.open"
             )
         body = _body(kind, event) if isinstance(event, EventBase) else _body_of_data(kind, event.data)
+        if not (is_stored or (kind.shape is not None and kind.shape.is_clean)) and self.redactor.spans(body):
+            body = self._without_secrets(kind, body)
         if len(body) > BODY_BYTES_MAX:
-            raise InvalidInput(f"event {kind.name} has {len(body)} bytes", hint=f"at most {BODY_BYTES_MAX} are allowed")
+            hint = f"at most {BODY_BYTES_MAX} are allowed"
+            raise EventTooLarge(f"event {kind.name} has {len(body)} bytes", hint=hint)
         return kind, body
+
+    def _without_secrets(self, kind: EventType, body: bytes) -> bytes:
+        data = _decode(body)
+        cleaned = clean(data, self.redactor.text)
+        for path, local in local_fields(kind.name):
+            if local not in (Local.SERVERS, Local.VARIABLES):  # folders and processes are needed as they are
+                _put_back(cleaned, data, path)
+        if cleaned == data:
+            return body
+        for name in exact_fields(kind.name):
+            if cleaned.get(name) != data.get(name):
+                raise InvalidInput(
+                    f"event {kind.name}: its field {name} contains a secret, and can only be stored as it is",
+                    hint="remove the secret first",
+                )
+        return _body_of_data(kind, cleaned)
 
     def encode(self, event: Event | EventBase) -> RawEvent:
         """An event as the store takes it, compressed where that pays."""
+        return self._raw(*self.plain(event))
+
+    def prepare(self, event: E) -> EncodedEvent[E]:
+        """An event as the store takes it, and as it will be read: for those who fold it before it is written."""
         kind, body = self.plain(event)
-        if len(body) >= COMPRESS_BYTES_MIN and not kind.plain:
+        if _REDACTED in body:
+            read: Any = Event(kind.name, _decode(body)) if kind.shape is None else kind.decode(body)
+            event = read
+        return EncodedEvent(event, self._raw(kind, body))
+
+    def _raw(self, kind: EventType, body: bytes) -> RawEvent:
+        if len(body) >= COMPRESS_BYTES_MIN and (not kind.plain or self.vault is not None):
             body = self._dictionaries.compress(body)
         return RawEvent(kind.name, kind.format, body)
 
     def encode_sealed(self, event: Event | EventBase) -> RawEvent:
         """An event as the store takes it, with a checksum inside: for events outside the hash chain (compaction)."""
-        kind, body = self.plain(event)
+        kind, body = self.plain(event, is_stored=True)
         frame = zstandard.ZstdCompressor(level=dictionary.ZSTD_LEVEL, write_checksum=True).compress(body)
         return RawEvent(kind.name, kind.format, frame)
+
+    def opened(self, event: Recorded) -> bytes:
+        """The body of an event as it was before it was sealed; UnknownKey when its key must be fetched first."""
+        if not event.body.startswith(SEALED):
+            return event.body
+        if self.vault is None:
+            raise damaged(event, "is sealed, and the database has no keys")
+        return self.vault.open_event(event)
 
     def decode(self, event: Recorded) -> Decoded:
         """A recorded event in its type's current format; never a made-up value (I11)."""
@@ -172,6 +262,8 @@ class Codec:
                 f"this maos knows formats up to {kind.format}"
             )
         try:
+            if body.startswith(SEALED):
+                body = self.opened(event)
             if body.startswith(_ZSTD_MAGIC):
                 body = self._dictionaries.decompress(body)
             elif event.type == dictionary.TYPE and body.startswith(dictionary.MAGIC):
@@ -199,6 +291,18 @@ class Codec:
 def damaged(event: Recorded, what: str) -> Corrupt:
     """The error for an event that does not verify."""
     return Corrupt(f"{event_id(event.stream, event.version)} {what}", stream=event.stream, version=event.version)
+
+
+def _put_back(cleaned: Any, data: Any, path: tuple[str, ...]) -> None:
+    """Set the value at a path of cleaned data to what it was; `*` in a path stands for every key."""
+    if not isinstance(data, dict) or not isinstance(cleaned, dict):
+        return
+    for key in data if path[0] == "*" else (path[0],):
+        if key in data and key in cleaned:
+            if len(path) > 1:
+                _put_back(cleaned[key], data[key], path[1:])
+            else:
+                cleaned[key] = data[key]
 
 
 def _body(kind: EventType, event: EventBase) -> bytes:

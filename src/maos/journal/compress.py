@@ -10,13 +10,13 @@ import gzip
 import time
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 import cramjam
 import zstandard
 
 from maos.errors import Corrupt, InvalidInput
 from maos.journal.dictionary import ZSTD_LEVEL
+from maos.tuples import NamedTuple
 
 GZIP_LEVEL = 6
 SIZE_BYTES_MAX = 1 << 30

@@ -33,7 +33,8 @@ class UnknownDictionary(Exception):
 class Dictionaries:
     """All dictionaries of a journal, the newest in use, and the samples for the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, trains: bool = True) -> None:
+        self._stages = STAGES if trains else ()
         self._decompressors = {0: zstandard.ZstdDecompressor()}  # 0: frames that need no dictionary
         self._newest: zstandard.ZstdCompressionDict | None = None
         self._compressor: zstandard.ZstdCompressor | None = None  # made at the first use: who only reads needs none
@@ -64,7 +65,7 @@ class Dictionaries:
 
     def compress(self, body: bytes) -> bytes:
         """The body as a frame, or as it is when that saves too little."""
-        if self.count < len(STAGES):
+        if self.count < len(self._stages):
             self._sample(body)
         if self._compressor is None:
             self._compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, dict_data=self._newest)
@@ -86,7 +87,7 @@ class Dictionaries:
 
     def due(self) -> bool:
         """Whether there are enough samples for the next dictionary."""
-        return self.count < len(STAGES) and self._seen >= STAGES[self.count][0] and bool(self._samples)
+        return self.count < len(self._stages) and self._seen >= STAGES[self.count][0] and bool(self._samples)
 
     def train(self) -> Callable[[], bytes]:
         """The training of the next dictionary, to be run in a thread; the samples are used up."""
@@ -101,3 +102,13 @@ class Dictionaries:
         every = 1 if self.count == 0 else 4  # the second stage takes a wider view, not more memory
         if self._seen % every == 0 and len(body) < 1 << 16:
             self._samples.append(body)
+
+
+def repack(body: bytes, dictionaries: Dictionaries) -> bytes:
+    """The body as a frame that needs no dictionary, if it is one that does."""
+    try:
+        if not body.startswith(zstandard.FRAME_HEADER) or zstandard.get_frame_parameters(body).dict_id == 0:
+            return body
+    except zstandard.ZstdError as error:
+        raise Corrupt(str(error)) from error
+    return zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(dictionaries.decompress(body))

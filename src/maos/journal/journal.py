@@ -7,22 +7,42 @@ What is read has been checked against the hash chain first, so damaged data is a
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
-from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import zstandard
 
-from maos.errors import Conflict, Corrupt, InvalidInput, MaosError
+from maos.errors import Conflict, Corrupt, Erased, InvalidInput, MaosError
 from maos.ids import check_name, event_id, incarnation
 from maos.journal import dictionary
-from maos.journal.codec import Codec, Data, Event, EventType, damaged
+from maos.journal.codec import Codec, Data, EncodedEvent, Event, EventType, damaged
+from maos.keys.envelope import key_id_of
+from maos.keys.vault import UnknownKey, Vault
 from maos.model.events.core import EventBase
+from maos.model.principal import ENGINE, Principal
 from maos.store import chain
-from maos.store.contract import GENESIS, Appended, Document, Key, Lease, RawEvent, Recorded, Replacement, Store, Write
+from maos.store.contract import (
+    GENESIS,
+    Appended,
+    Document,
+    Key,
+    Lease,
+    RawEvent,
+    Recorded,
+    Replacement,
+    Store,
+    StreamEnding,
+    Write,
+)
+from maos.tuples import NamedTuple
 
 PAGE_EVENTS = 256
+PAGE_NAMES = 1_000
+FOLLOW_REST_S, FOLLOW_REST_S_MAX = 0.005, 0.16
+"""For how long a follower rests after it was woken for nothing: twice as long each time."""
 END = (1 << 63) - 1  # above every version
 STREAMS_FOLLOWED_MAX = 10_000
 NAMES_KNOWN_MAX = 10_000
@@ -33,6 +53,7 @@ MISMATCH = "does not match its hash"
 TYPES = (EventType(dictionary.TYPE),)
 
 _decode = msgspec.json.Decoder(Data).decode
+_NOT_LOADED = (dictionary.UnknownDictionary, UnknownKey)
 
 
 class Append(NamedTuple):
@@ -45,13 +66,13 @@ class Append(NamedTuple):
     """
 
     stream: str
-    events: Sequence[Event | EventBase]
+    events: Sequence[Event | EventBase | EncodedEvent[Any]]
     expected: int | None = None
 
 
 def by_stream(appends: Sequence[Append]) -> list[Append]:
     """The same appends, those for one stream as one; the first of them says what is expected of the stream."""
-    events: dict[str, list[Event | EventBase]] = {}
+    events: dict[str, list[Event | EventBase | EncodedEvent[Any]]] = {}
     for each in appends:
         events.setdefault(each.stream, []).extend(each.events)
     expected = {each.stream: each.expected for each in reversed(appends)}
@@ -84,6 +105,11 @@ class Record(msgspec.Struct, gc=False):
         return self._data
 
     @property
+    def json(self) -> bytes:
+        """The event as it is stored, as JSON."""
+        return self._body
+
+    @property
     def id(self) -> str:
         """The event's name."""
         return event_id(self.stream, self.version)
@@ -102,16 +128,39 @@ class JournalNotes(list[str]):
 class Journal:
     """Streams with versions, written atomically and read in order."""
 
-    def __init__(self, store: Store, types: Iterable[EventType] = ()) -> None:
+    def __init__(
+        self,
+        store: Store,
+        types: Iterable[EventType] = (),
+        *,
+        secrets: Mapping[str, str] | None = None,
+        vault: Vault | None = None,
+    ) -> None:
         self.store = store
+        self.vault = vault
+        """The keys of an encrypted store; None when it is not."""
+        self.principal: Principal = ENGINE
+        """Who acts through it, for the field `by` of events; the program that opens the journal sets it once."""
         self.owner = incarnation()
-        self._dictionaries = dictionary.Dictionaries()
-        self.codec = Codec((*TYPES, *types), self._dictionaries)
+        # A dictionary has parts of many events, and an erasure of some of them could not reach it.
+        self._dictionaries = dictionary.Dictionaries(trains=vault is None)
+        self.codec = Codec((*TYPES, *types), self._dictionaries, secrets, vault)
         self._names: set[str] = set()
         self._dictionaries_loaded = False
         self._trainer: asyncio.Task[None] | None = None
         self.notes: list[str] = JournalNotes()
         """Things that went wrong without consequence for what is stored."""
+
+    @property
+    def by(self) -> str:
+        """The text of its principal, as events record it."""
+        return str(self.principal)
+
+    def acting_for(self, principal: Principal) -> Journal:
+        """The same journal for another principal: it shares the store, and is another owner of leases."""
+        other = copy.copy(self)
+        other.principal, other.owner, other._trainer = principal, incarnation(), None
+        return other
 
     # --- writing ---------------------------------------------------------------------------------------------
 
@@ -170,12 +219,13 @@ class Journal:
             await self._load_dictionaries()
         writes = []
         encoded: dict[int, RawEvent] = {}
+        encode = self.codec.encode
         for stream, events, expected in appends:
             if stream not in self._names:
                 self._check_stream(stream)
             for event in events:  # one that goes to many streams is encoded once
                 if id(event) not in encoded:
-                    encoded[id(event)] = self.codec.encode(event)
+                    encoded[id(event)] = event.raw if isinstance(event, EncodedEvent) else encode(event)
             writes.append(Write(stream, [encoded[id(event)] for event in events], expected))
         reply = await self.store.append(
             *writes,
@@ -207,7 +257,7 @@ class Journal:
                     return
                 try:
                     record = self._record(event)
-                except dictionary.UnknownDictionary:
+                except _NOT_LOADED:
                     record = await self.decode(event)
                 yield record
                 after = event.version
@@ -258,10 +308,19 @@ class Journal:
         page = await self.page(stream, after=version - 1, limit=1)
         return page[0] if page else None
 
-    async def follow(self, *, after: int = 0, prefix: str = "", rest_s: float = 0.0) -> AsyncIterator[Record]:
+    async def follow(
+        self,
+        *,
+        after: int = 0,
+        prefix: str = "",
+        rest_s: float = 0.0,
+        wanted: Callable[[str], bool] | None = None,
+    ) -> AsyncIterator[Record]:
         """Every event with a position above `after`, in order, then new ones as they come; never ends by itself.
 
-        `rest_s` is how long to let new ones gather before they are read, which is cheaper where others write a lot.
+        `wanted` tells by its name whether the events of a stream are given; `prefix` is how it must begin. While others
+        write and nothing of it is wanted, new events gather for ever longer before they are read, up to
+        FOLLOW_REST_S_MAX; `rest_s` is how long they gather always.
 
         Example::
 
@@ -272,9 +331,11 @@ class Journal:
         """
         hashes: dict[str, bytes] = {}
         doubtful: Recorded | None = None
+        idle_s = FOLLOW_REST_S
         while True:
             for event in await self.store.read_log(after=after, limit=PAGE_EVENTS):
-                if event.stream.startswith(prefix):
+                if event.stream.startswith(prefix) and (wanted is None or wanted(event.stream)):
+                    idle_s = 0.0
                     previous = hashes.get(event.stream)
                     if previous is None:
                         before = await self._before(event)
@@ -288,15 +349,17 @@ class Journal:
                     if len(hashes) >= STREAMS_FOLLOWED_MAX:
                         hashes.clear()
                     hashes[event.stream] = event.hash
-                    yield await self.decode(event)
+                    if (record := await self.decode_unless_erased(event)) is not None:
+                        yield record
                 after = event.position
             else:
+                if max(rest_s, idle_s):
+                    await asyncio.sleep(max(rest_s, idle_s))
                 await self.store.wait(after=after, timeout_s=60)
-                if rest_s:
-                    await asyncio.sleep(rest_s)
+                idle_s = min(2 * idle_s, FOLLOW_REST_S_MAX) or FOLLOW_REST_S
 
     async def follow_stream(self, stream: str, *, after: int = 0) -> AsyncIterator[Record]:
-        """Line 7/8: the events of one stream above a version, then new ones as they come; never ends by itself.
+        """The events of one stream above a version, then new ones as they come; never ends by itself.
 
         Example::
 
@@ -310,7 +373,7 @@ class Journal:
             async for record in self.read(stream, after=after):
                 after = record.version
                 yield record
-            await self.store.wait(after=head, timeout_s=60)
+            await self.store.wait(after=head, timeout_s=60, streams=(stream,))
 
     async def version(self, stream: str) -> int:
         """Where a stream ends; 0 when it does not exist.
@@ -331,18 +394,32 @@ class Journal:
         """
         return await self.store.head()
 
-    async def streams(self, prefix: str = "") -> AsyncIterator[str]:
-        """The names of all streams with a prefix, sorted.
+    async def streams(
+        self, prefix: str = "", *, erased: bool = False, unless: StreamEnding | None = None, newest: bool = False
+    ) -> AsyncIterator[str]:
+        """The names of all streams with a prefix, sorted; of those that were erased only if `erased`.
+
+        Those that have ended as `unless` says are left out. With `newest`, those made last come first.
 
         Example::
 
             names = [name async for name in journal.streams("run/")]
         """
-        after = ""
-        while names := await self.store.streams(prefix=prefix, after=after):
+        after, vault = "", None if erased else self.vault
+        if vault is not None:
+            await vault.refresh()
+        while True:
+            names = await self.store.streams(prefix=prefix, after=after, limit=PAGE_NAMES, unless=unless, newest=newest)
             for name in names:
-                yield name
+                if vault is None or not self.is_erased(name):
+                    yield name
+            if len(names) < PAGE_NAMES:
+                return
             after = names[-1]
+
+    def is_erased(self, stream: str) -> bool:
+        """Whether a stream is known to have been erased; `streams` looks for what other processes have erased."""
+        return self.vault is not None and self.vault.scope_of(stream) in self.vault.erased
 
     # --- leases ----------------------------------------------------------------------------------------------
 
@@ -394,6 +471,8 @@ class Journal:
 
     def _check_stream(self, stream: str) -> None:
         check_name(stream, "stream")
+        if self.codec.redacted(stream) != stream:
+            raise InvalidInput("the name of a stream contains a secret", hint="choose another name")
         if stream == dictionary.STREAM:
             raise InvalidInput(f"the stream {stream} is the journal's own", hint="choose another name")
         if len(self._names) >= NAMES_KNOWN_MAX:
@@ -405,7 +484,8 @@ class Journal:
         digest = hashlib.sha256()
         for stream, events, _expected in appends:
             digest.update(f"{len(stream)}:{stream}".encode())
-            for event in events:
+            for each in events:
+                event = each.event if isinstance(each, EncodedEvent) else each
                 kind, body = self.codec.plain(event)
                 if isinstance(event, EventBase):  # a default may be in the body or not, and is the same
                     body = msgspec.json.encode(msgspec.structs.asdict(event))
@@ -440,6 +520,8 @@ class Journal:
         """The decoded form of an event; the caller has verified it."""
         try:
             return self._record(event)
+        except UnknownKey:
+            await self._fetch_key(event)
         except dictionary.UnknownDictionary:
             await self._load_dictionaries()  # not read yet, or trained by another process since
         try:
@@ -448,13 +530,40 @@ class Journal:
             why = f"needs compression dictionary {missing}, which is not in {dictionary.STREAM}"
             raise damaged(event, why) from missing
 
+    async def decode_unless_erased(self, event: Recorded) -> Record | None:
+        """The decoded form of an event; None when it was erased."""
+        try:
+            return await self.decode(event)
+        except Erased:
+            return None
+
+    async def unpacked(self, event: Recorded) -> bytes:
+        """The body of an event of a store that is not encrypted, in a form that needs no dictionary."""
+        if event.type == dictionary.TYPE and event.stream == dictionary.STREAM:
+            return msgspec.json.encode({"bytes": len(event.body)})
+        if not self._dictionaries_loaded:
+            await self._load_dictionaries()
+        return dictionary.repack(event.body, self._dictionaries)
+
+    async def opened(self, event: Recorded) -> bytes:
+        """The body of an event as it was before it was sealed."""
+        try:
+            return self.codec.opened(event)
+        except UnknownKey:
+            await self._fetch_key(event)
+        return self.codec.opened(event)
+
+    async def _fetch_key(self, event: Recorded) -> None:
+        assert self.vault is not None
+        await self.vault.fetch(key_id_of(event.body))
+
     async def _decoded(self, events: Sequence[Recorded]) -> list[Record]:
         """`decode` for many, with a coroutine for those only that need a dictionary first."""
         records = []
         for event in events:
             try:
                 records.append(self._record(event))
-            except dictionary.UnknownDictionary:
+            except _NOT_LOADED:
                 records.append(await self.decode(event))
         return records
 
@@ -464,6 +573,9 @@ class Journal:
         return Record(position, stream, version, spans, type_, time_us, token, found, hash_, len(body), json, data)
 
     async def _load_dictionaries(self) -> None:
+        if self.vault is not None:  # nothing in an encrypted store needs one
+            self._dictionaries_loaded = True
+            return
         events, damage = await self._verified(dictionary.STREAM, 0, DICTIONARIES_MAX)
         for event in events:
             self._dictionaries.add(event.body)

@@ -26,7 +26,7 @@ VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 def main(environment: Mapping[str, str] | None = None) -> int:
     """Serve the agent that the variables name, until its program closes the input."""
     environment = os.environ if environment is None else environment
-    missing = [name for name in (names.DATABASE, names.AGENT, names.ATTEMPT) if not environment.get(name)]
+    missing = [name for name in (names.DATABASE, names.ATTEMPT) if not environment.get(name)]
     if missing:
         sys.stderr.write(f"maos mcp: {', '.join(missing)} not set (agents' programs start this with these variables)\n")
         return 2

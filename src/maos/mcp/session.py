@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
-from maos.app import Maos
+from maos.app import Maos, Outage
 from maos.app import open as open_maos
 from maos.errors import InvalidInput, MaosError
 from maos.mcp.protocol import BAD_PARAMETERS, BROKEN, INVALID, Id, Refused, RpcChannel, RpcMessage
-from maos.mcp.tools import BY_NAME, WAITING, check_arguments
+from maos.mcp.tools import BY_NAME, NEEDS, WAITING, check_arguments
 from maos.model import tool_calls as names
-from maos.redact import Redactor, clean
+from maos.redact import Redactor, clean, is_secret_name, is_secret_value
 from maos.runs.agent_tools import AgentTools, ToolReply
 
 CALLS_MAX = 16
@@ -29,7 +29,11 @@ WAITING_MESSAGES_MAX = 64
 PROGRESS_S = 10.0
 FINISH_S_MAX = 10.0
 
-_SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH")
+
+def _report_outage(outage: Outage) -> None:
+    """Agents' programs keep what their MCP servers print on standard error."""
+    said = "the database is back" if outage.until_us else f"waiting for the database: {outage.why}"
+    sys.stderr.write(f"maos mcp: {said}\n")
 
 
 class RunningCall:
@@ -67,8 +71,9 @@ class ToolSession:
         self._environment = environment
         self._respond = respond
         # Agents' programs pass their own variables on, keys included: their values never get into the journal.
-        secret = {name: value for name, value in environment.items() if any(w in name.upper() for w in _SECRET_WORDS)}
-        self._redactor = Redactor(secret)
+        self._redactor = Redactor(
+            {name: value for name, value in environment.items() if is_secret_name(name) and is_secret_value(value)}
+        )
         self._maos: Maos | None = None
         self._tools: AgentTools | None = None
         self._opening = asyncio.Lock()
@@ -156,6 +161,9 @@ class ToolSession:
         arguments = check_arguments(tool, call.params.get("arguments") or {})
         self._check_pace()
         tools = await self._open()
+        assert self._maos is not None
+        verb, on = NEEDS[tool["name"]]
+        await self._maos.access.require_own(verb, on)
         await tools.acknowledge()
         waits = {"on_wait": call.on_wait} if tool["name"] in WAITING else {}
         reply = await getattr(tools, tool["name"])(**clean(arguments, self._redactor.text), **waits)
@@ -172,13 +180,20 @@ class ToolSession:
         self._times.append(now_s)
 
     async def _open(self) -> AgentTools:
-        """Open the database, which must exist: an agent's reports belong into the one that the engine uses."""
+        """Open the database, which must exist: an agent's reports belong into the one that the engine uses. Which agent
+        that is, the attempt says that the variables name and prove."""
         async with self._opening:
             if self._tools is None:
                 given = self._environment
                 more: Any = {"schema": given[names.SCHEMA]} if given.get(names.SCHEMA) else {}
                 if self._maos is None:
-                    self._maos = await open_maos(given[names.DATABASE], create=False, **more)
-                run = given.get(names.RUN, "")
-                self._tools = await self._maos.tools(given[names.AGENT], given[names.ATTEMPT], run=run)
+                    self._maos = await open_maos(
+                        given[names.DATABASE],
+                        create=False,
+                        environment=given,
+                        wait_s=None,
+                        on_outage=_report_outage,
+                        **more,
+                    )
+                self._tools = await self._maos.tools()
             return self._tools

@@ -159,6 +159,13 @@ TOOLS = (
 BY_NAME = {tool["name"]: tool for tool in TOOLS}
 OF_RUNS = ("ask_person", "spawn_task", "list_agents", "run_status")
 """Tools that only an agent of a run has."""
+NEEDS = {
+    "report_discovery": ("steer", "run"), "report_progress": ("steer", "agent"), "send_message": ("steer", "run"),
+    "read_messages": ("read", "agent"), "ask_person": ("steer", "run"), "spawn_task": ("start", "run"),
+    "save_state": ("steer", "agent"), "load_state": ("read_output", "agent"), "list_agents": ("read", "run"),
+    "run_status": ("read", "run"),
+}  # fmt: skip
+"""The verb that an agent needs for each tool, on itself or on its run (`maos.model.access`)."""
 WAITING = ("read_messages", "ask_person")
 """Tools that may wait for another agent or a person."""
 

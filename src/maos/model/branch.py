@@ -11,15 +11,16 @@ since they parted is taken from that side. Where both did, a person or a policy 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from maos.model.checksum import checksum
-from maos.model.events.parts import WorkspaceData
+from maos.model.events.parts import Spent, WorkspaceData
 from maos.model.events.run import QuestionAnswered
 from maos.model.run import GATE, Content, Question, Run, TaskState, agent_name, asked_for
 from maos.model.status import RunStatus, TaskStatus
+from maos.tuples import NamedTuple
 
 PLACES = ("workspace", "notes", "workflow")
 """Options that say where files are, and not what a run has come to."""
@@ -74,8 +75,8 @@ def digest(run: Run) -> str:
     data = found.data
     if run.is_open:
         data["status"] = data["why"] = ""  # whether an engine executes it is not what it has come to
-    for name in ("tasks", "questions"):
-        data[name] = {key: _told(each) for key, each in data[name].items()}
+    data["tasks"] = {key: _told(each) for key, each in data["tasks"].items()}
+    data["questions"] = {key: _told(each) for key, each in data["questions"].items() if not key.startswith(JOIN)}
     return f"{checksum(_told(data)):032x}"
 
 
@@ -209,8 +210,8 @@ def join(base: Run, ours: Run, theirs: Run, *, files: JoinConflict | None, branc
         _chosen(files, found, choose)
     made.questions = still_asked(made, ours)
     found.answers[:] = [each for each in found.answers if each.id in made.questions]
-    made.cost_usd = ours.cost_usd + max(0.0, theirs.cost_usd - base.cost_usd)
-    made.tokens = ours.tokens + max(0, theirs.tokens - base.tokens)
+    for name in Spent.__struct_fields__:
+        setattr(made, name, getattr(ours, name) + max(0, getattr(theirs, name) - getattr(base, name)))
     both = {*ours.sleeping, *theirs.sleeping}
     made.sleeping = {kind: max(ours.sleeping.get(kind, 0), theirs.sleeping.get(kind, 0)) for kind in sorted(both)}
     made.summary = ours.summary or theirs.summary

@@ -7,9 +7,10 @@ changes copies only what lies on their paths; everything else is shared with the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, overload
+from typing import Any, Final, Literal, overload
 
 from maos.errors import Corrupt, InvalidInput
+from maos.tuples import NamedTuple
 
 Kind = Literal["create", "update", "delete"]
 Path = tuple[str | int, ...]

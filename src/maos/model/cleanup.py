@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from maos.model.events.records import CleanupEnded, RemovalStarted
+from maos.tuples import NamedTuple
 
 STREAM = "cleanup"
 PERMANENT = "permanent"

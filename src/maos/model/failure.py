@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from maos.patterns import regex
+from maos.tuples import NamedTuple
 
 TYPE_CHECKING = False  # the table is shown in help texts, which load next to nothing
 if TYPE_CHECKING:
     from maos.model.events.facts import Fact, Trouble
 
-RETRY, WAIT, RESUME, FRESH, ASK, GIVE_UP, NOTHING = "retry", "wait", "resume", "fresh", "ask", "give_up", "nothing"
+RETRY, WAIT, RESUME, FRESH, TELL = "retry", "wait", "resume", "fresh", "tell"
+ASK, GIVE_UP, NOTHING = "ask", "give_up", "nothing"
 
 ENDED_BY_ITSELF = ("", "failed", "start_failed")
 """Failures of a command that leave no doubt about whether it did its work."""
+ANSWERED = "answered"
+"""Why an agent is ended that has answered and does not exit."""
 REPEATABLE = ("shell", "python")
 """Kinds whose program is named by the task, and may only come to be while the run is executed."""
 
@@ -29,11 +34,16 @@ class Failure(NamedTuple):
     meaning: str
     action: str
     """retry: with back-off, in the same session · wait: until a time · resume: at once · fresh: in a new session, with
-    a report of what happened · ask: a person · give_up · nothing: it was wanted."""
+    a report of what happened · tell: at once, with the messages that wait · ask: a person · give_up · nothing: it was
+    wanted."""
     tries_max: int = 0
     """How often `action` may be tried before a person is asked; 0: as often as it takes (wait), or not at all."""
     hint: str = ""
     """What a person can do."""
+    of_kind: bool = False
+    """Whether it stops every agent of the same kind, because they share an account: a run starts no more of them."""
+    told: bool = False
+    """Whether trying again helps only because the agent is told what was wrong: a command would do the same again."""
 
 
 TABLE: dict[str, Failure] = {
@@ -56,8 +66,8 @@ TABLE: dict[str, Failure] = {
         Failure("server_error", "the model's servers failed", RETRY, 5),
         Failure("connection_lost", "the connection to the model was lost", RETRY, 8, "check the network"),
         Failure("login_expired", "the login or key is missing, wrong or expired", ASK,
-                hint="log in again with the agent's program, or set its key, then resume"),
-        Failure("no_credit", "the account has no credit left", ASK, hint="add credit, then resume"),
+                hint="log in again with the agent's program, or set its key, then resume", of_kind=True),
+        Failure("no_credit", "the account has no credit left", ASK, hint="add credit, then resume", of_kind=True),
         Failure("context_overflow", "the conversation is longer than the model accepts", FRESH, 2),
         Failure("permission_refused", "a permission that it needs was refused", ASK,
                 hint="allow the tool, then resume"),
@@ -66,9 +76,13 @@ TABLE: dict[str, Failure] = {
         Failure("session_missing", "the agent's program does not know the session", FRESH, 1),
         Failure("bad_request", "the model refused the request as malformed", GIVE_UP,
                 hint="look at `maos agent logs`; a newer version of the agent's program may help"),
-        Failure("gate_failed", "its work did not pass a check", RESUME, 3),
+        Failure("unheard", "it answered before it got all its messages, and gets them in another turn", TELL),
+        Failure("gate_failed", "its work did not pass a check", RESUME, 3,
+                "fix what the check found, then `maos retry`", told=True),
         Failure("merge_conflict", "it changed the same lines as another task", ASK,
                 hint="merge the files by hand, then resume"),
+        Failure("setup_failed", "the setup of its workspace failed", GIVE_UP,
+                hint="fix the setup commands, or what they need, then resume"),
         Failure("start_failed", "the agent's program could not be started", GIVE_UP,
                 hint="check that the program exists and may be run, and its folder too"),
         Failure("failed", "the agent itself reports a failure", GIVE_UP, hint="look at `maos agent logs`"),
@@ -84,11 +98,11 @@ class Ending(NamedTuple):
     out_of_memory: bool = False
     start_error: str = ""
     stopping: str = ""
-    """Why we ended it, if we did: asked, time_limit, silence, unattended, fenced, holder_error."""
+    """Why we ended it, if we did: asked, answered, time_limit, silence, budget, unattended, fenced, holder_error."""
     holder_lost: bool = False
     unanswered: bool = False
-    """Whether a turn was running that did not come to its end. Never of a kind that does not say when it has answered,
-    such as a plain command."""
+    """Whether a turn was running that did not come to its end, or the next one waits for the answer of a person. Never
+    of a kind that does not say when it has answered, such as a plain command."""
 
 
 class FailureVerdict(NamedTuple):
@@ -102,7 +116,7 @@ class FailureVerdict(NamedTuple):
 
 _OURS = {
     "asked": "stopped", "time_limit": "timed_out", "silence": "silent", "unattended": "unattended",
-    "fenced": "interrupted", "holder_error": "holder_lost",
+    "fenced": "interrupted", "holder_error": "holder_lost", "budget": "budget_reached",
 }  # fmt: skip
 
 
@@ -135,7 +149,7 @@ def understand(ending: Ending, facts: Sequence[Fact]) -> FailureVerdict | None:
         return _verdict("holder_lost")
     if ending.out_of_memory:
         return _verdict("out_of_memory")
-    if ending.signal is not None:
+    if ending.signal is not None and ending.stopping != ANSWERED:
         return FailureVerdict(_by_signal(ending.signal), f"ended by signal {ending.signal}")
     if turn is not None and turn.failed:
         return FailureVerdict("failed", turn.result or TABLE["failed"].meaning)
@@ -161,7 +175,7 @@ _BY_STATUS = {
 }  # fmt: skip
 
 _BY_WORDS = tuple(
-    (name, re.compile(pattern, re.IGNORECASE))
+    (name, regex(pattern, re.IGNORECASE))
     for name, pattern in (
         ("context_overflow", r"prompt is too long|context.(window|length|limit)|maximum context|"
                              r"token count.{0,40}exceeds|exceeds the maximum number of tokens|request_too_large"),
@@ -183,9 +197,7 @@ _BY_WORDS = tuple(
     )
 )  # fmt: skip
 
-_STATUS_IN_WORDS = re.compile(
-    r"\b(?:status(?: code)?|(?:api |http )?error|http(?:/[\d.]+)?|code)\W{1,3}([45]\d\d)\b", re.I
-)
+_STATUS_IN_WORDS = regex(r"\b(?:status(?: code)?|(?:api |http )?error|http(?:/[\d.]+)?|code)\W{1,3}([45]\d\d)\b", re.I)
 
 
 def from_words(message: str, *, status: int = 0) -> str:

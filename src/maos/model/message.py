@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from maos.model.events import messages as events
 from maos.model.events.core import EventBase
 from maos.model.events.parts import PERSON
+from maos.tuples import NamedTuple
 
 TYPES = ("info", "request", "response", "discovery", "coordination", "broadcast", "error")
 
@@ -27,6 +28,7 @@ TOPICS = "topics"
 FORMAT = 2
 """Of the kept fold of acknowledgements."""
 EXPIRED = "it was not received within its time to live"
+TOO_LONG = "it is longer than its receiver's program can be sent"
 OUTDATED = "it was older than restore_s when its receiver started"
 
 
@@ -73,6 +75,8 @@ class Message(NamedTuple):
     reply_to: str = ""
     at_us: int = 0
     ttl_us: int = 0
+    by: str = ""
+    """The principal that sent it."""
     version: int = 0
     """Its version in the inbox that it was read from; 0 if it was not read from one."""
 

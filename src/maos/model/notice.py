@@ -7,10 +7,9 @@ recorded: only its number and its scheme.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from maos.model.events.records import NoticeOutcome, NoticePlanned
 from maos.model.status import NoticeStatus
+from maos.tuples import NamedTuple
 
 
 def stream(run: str) -> str:

@@ -17,6 +17,9 @@ from typing import Any
 import msgspec
 
 from maos.errors import InvalidInput
+from maos.model import preparation
+from maos.patterns import regex
+from maos.redact import REDACTED, Redactor
 from maos.settings.positions import Path
 from maos.settings.positions import Problem as Problem
 
@@ -26,7 +29,13 @@ SHOWN_CHARS_MAX = 60
 CIRCLE_SHOWN_MAX = 12
 ASK, BY_AGENT = "ask", "agent"
 """What is done when the work of two tasks cannot be merged: a person is asked, or an agent tries first."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+AGENT_FIELDS = ("name", "task", "agent", "needs")
+"""What an agent may say of a task that it adds to its run; the rest of a task is for a person to say."""
+FUNCTION = regex(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+"""How a function is named: `module:function`."""
+_NAME = regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+_REDACTOR = Redactor({})
+_RERUN_HINT = "have the command read it from a file, so that it can be run again after a crash"
 
 
 class Gate(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -61,6 +70,12 @@ class Task(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fiel
     gates: list[Gate] = []
     model: str = ""
     tools: list[str] = []
+    setup: list[list[str]] | None = None
+    """Commands that prepare its workspace; None: those of the run."""
+    setup_inputs: list[str] = []
+    copy_ignored: list[str] = []
+    env: list[str] = []
+    """Variables, as NAME=VALUE, or NAME for one of the person's that is passed on."""
 
 
 class Plan(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -130,6 +145,12 @@ def check(plan: Plan, known: Sequence[Task] = (), agents: Collection[str] | None
     return problems or _check_order(plan, known)
 
 
+def not_for_agents(tasks: Sequence[Task]) -> list[str]:
+    """The fields of tasks that an agent may not give, such as command and tools, if they differ from their defaults."""
+    given = {field for task in tasks for field in msgspec.to_builtins(task)}
+    return sorted(given - set(AGENT_FIELDS))
+
+
 def _where(index: int, task: Task) -> str:
     """A task of a plan, in words."""
     return f"task {index + 1}" + (f" ({task.name})" if _NAME.fullmatch(task.name) else "")
@@ -159,14 +180,33 @@ def _check_task(index: int, task: Task, same: int | None) -> Iterator[Problem]:
         yield Problem(where, what, "", (*path, "name"))
     if not task.task.strip() and not task.command:
         yield Problem(where, "nothing says what to do", "give it a `task` or a `command`", path)
+    elif task.kind == "python" and not (len(task.command) == 1 and FUNCTION.fullmatch(task.command[0])):
+        named = f"{shown(' '.join(task.command))} does not name a function" if task.command else "it names no function"
+        field = "command" if task.command else "kind"
+        yield Problem(where, named, "write `python: module:function`, and its arguments into `with`", (*path, field))
     limits = (task.time_limit_s, task.budget_usd, task.tokens_max)
     if not all(0 <= each < math.inf for each in limits):
         yield Problem(where, "a limit is below zero, or is not a number", "leave it out for no limit", path)
+    if secret := _secret_in(task.command):
+        yield Problem(where, f"its command contains {secret}", _RERUN_HINT, (*path, "command"))
+    for field, what, hint in preparation.check(preparation.of_options(msgspec.structs.asdict(task))):
+        yield Problem(where, what, hint, (*path, field))
     for number, gate in enumerate(task.gates):
+        if secret := _secret_in(gate.command):
+            yield Problem(where, f"the command of a gate contains {secret}", _RERUN_HINT, (*path, "gates", number))
         if sum(map(bool, (gate.command, gate.person, gate.review))) != 1:
             yield Problem(where, "a gate is one of command, person and review", "", (*path, "gates", number))
     if not _can_be_recorded(task):
         yield Problem(where, "it has text that cannot be written as UTF-8, or a number of more than 64 bits", "", path)
+
+
+def _secret_in(command: Sequence[str]) -> str:
+    """What a command contains that is not recorded, so that it could not be run again after a crash; or nothing."""
+    said = " ".join(command)
+    clean = _REDACTOR.text(said)
+    if clean == said and REDACTED not in said:
+        return ""
+    return f"a secret ({clean.partition(REDACTED)[2].partition(']')[0]}), which is never recorded"
 
 
 def _can_be_recorded(value: Any) -> bool:

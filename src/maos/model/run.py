@@ -13,15 +13,21 @@ from typing import Any, assert_never
 import msgspec
 
 from maos.model.events import run as events
-from maos.model.events.parts import Owner, RunOrigin
+from maos.model.events.parts import Owner, RunOrigin, Spent
 from maos.model.status import RunStatus, TaskStatus
+from maos.patterns import regex
+from maos.tuples import NamedTuple
 
 GATE, MERGE = "gate/", "merge/"
 """How the ids of questions begin that a task itself asks a person: whether its work is good, and how to merge it."""
 
-FORMAT = 2
+FORMAT = 4
 
-BESIDE = re.compile(r"-(gate\d+-\d+|merge\d+)$", re.ASCII)
+BRANCH = regex(r"\.b\d+(?=-|$)", re.ASCII)
+"""What the name of an agent has behind that of its task when its run was rolled back before."""
+OWN_TREE = regex(r"-b\d+$", re.ASCII)
+"""What the name of a run's own worktree has behind its id when the run was rolled back, or joined with another."""
+BESIDE = regex(r"-(gate\d+-\d+|merge\d+)$", re.ASCII)
 """How the names of agents end that check or correct the work of a task's own agent."""
 
 
@@ -49,15 +55,9 @@ def bundle_stream(id: str) -> str:
     return f"bundle/{id}"
 
 
-def owners(agent: str) -> Iterator[str]:
-    """The runs and workflow runs that an agent of that name can belong to, itself among them."""
-    yield agent
-    yield agent.removesuffix("-plan")
-    yield from dotted(agent)
-
-
 def dotted(name: str) -> Iterator[str]:
-    """A name, and what is before each of its dots, the longest first."""
+    """A name, and what is before each of its dots, the longest first: the runs and workflow runs that an agent of that
+    name can belong to, itself among them."""
     yield name
     while "." in name:
         name = name.rpartition(".")[0]
@@ -70,10 +70,18 @@ def agent_name(run: str, task: str, branch: int = 0) -> str:
 
 
 def _fields(event: events.RunEventBase) -> dict[str, Any]:
-    """What an event says, without the command that it is the outcome of."""
+    """What an event says, without the command that it is the outcome of, and whose that was."""
     fields = msgspec.structs.asdict(event)
-    del fields["inbox_version"]
+    del fields["inbox_version"], fields["by"]
     return fields
+
+
+def _charge(to: TaskState | Content, spent: Spent) -> None:
+    """Add what an attempt took."""
+    to.cost_usd += spent.cost_usd
+    to.estimated_usd += spent.estimated_usd
+    to.tokens += spent.tokens
+    to.unpriced_tokens += spent.unpriced_tokens
 
 
 class TaskState(msgspec.Struct, kw_only=True):
@@ -93,8 +101,12 @@ class TaskState(msgspec.Struct, kw_only=True):
     result: str = ""
     why: str = ""
     failure: str = ""
+    traceback: str = ""
+    """Where its agent failed, if that is a Python function; kept until it is retried."""
     cost_usd: float = 0.0
+    estimated_usd: float = 0.0
     tokens: int = 0
+    unpriced_tokens: int = 0
     used_usd: float = 0.0
     used_tokens: int = 0
     """What it has used of its own budget: since a person last resumed it."""
@@ -111,10 +123,19 @@ class TaskState(msgspec.Struct, kw_only=True):
     """How its conflict is to be resolved; empty as long as there is no decision."""
     missing: int = 0
     """How many of the tasks it needs are not done."""
+    worked_us: int = 0
+    """How long its agents have worked, those of its checks included; without waiting for a person, and pauses."""
+    edited: int = 0
+    """How many attempts had been started when a person last changed its text or command."""
     agent: str = ""
     """The agent that does it, or did; empty as long as the run was never rolled back and is no fork."""
     stopping: TaskStatus | None = None
     """What it will be when its agent, which is being stopped, has ended; None when it is not being stopped."""
+
+    @property
+    def spent(self) -> Spent:
+        """What its attempts took that have ended."""
+        return Spent(self.cost_usd, self.estimated_usd, self.tokens, self.unpriced_tokens)
 
     @property
     def asks(self) -> str:
@@ -130,7 +151,7 @@ class TaskState(msgspec.Struct, kw_only=True):
     def retry(self) -> None:
         """Let a failed task start again, with all the tries and the budget of a new one."""
         self.status, self.tries, self.not_before_us = TaskStatus.WAITING, 0, 0
-        self.used_usd, self.used_tokens = 0.0, 0
+        self.used_usd, self.used_tokens, self.traceback = 0.0, 0, ""
         if self.failure == "merge_conflict" and self.commit:  # its work is done, and only the merge is not
             self.status, self.resolve, self.conflicts = TaskStatus.GATED, "", self.conflicts + 1
 
@@ -141,6 +162,7 @@ class Question(msgspec.Struct, kw_only=True):
     id: str
     question: str
     choices: list[str] = []
+    meanings: list[str] = []
     context: str = ""
     asked_us: int = 0
     asked_by: list[str] = []
@@ -161,6 +183,14 @@ class Question(msgspec.Struct, kw_only=True):
         self.answer, self.answered_us, self.answered_by = event.answer, event.at_us, event.by
 
 
+class ProposedPlan(msgspec.Struct, kw_only=True):
+    """A plan that the planner of a run has made, and that no person has approved yet."""
+
+    tasks: list[dict[str, Any]]
+    summary: str = ""
+    options: dict[str, Any] = {}
+
+
 class Content(msgspec.Struct, kw_only=True):
     """What of a run a rollback restores: all that its tasks have come to, and nothing of who executes it."""
 
@@ -176,12 +206,26 @@ class Content(msgspec.Struct, kw_only=True):
     done: int = 0
     running: int = 0
     cost_usd: float = 0.0
+    estimated_usd: float = 0.0
     tokens: int = 0
+    unpriced_tokens: int = 0
     sleeping: dict[str, int] = {}
     """Kinds of agents whose rate limit was reached, and until when they sleep or slept."""
     commit: str = ""
     """Where the merged work of finished tasks is."""
     needed_by: dict[str, list[str]] = {}
+    proposal: ProposedPlan | None = None
+    """The plan that waits to be approved."""
+
+    @property
+    def planner(self) -> TaskState | None:
+        """The task that plans the others; None when a person gave the plan."""
+        return self.tasks.get(self.options.get("planner", ""))
+
+    @property
+    def spent(self) -> Spent:
+        """What was taken by all attempts that have ended."""
+        return Spent(self.cost_usd, self.estimated_usd, self.tokens, self.unpriced_tokens)
 
     @property
     def data(self) -> dict[str, Any]:
@@ -224,6 +268,13 @@ class RunCheckpoint(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A checksum of what the run had come to."""
 
 
+class BlockedKind(NamedTuple):
+    """Why no agent of a kind can work."""
+
+    failure: str
+    to_do: str
+
+
 class Run(Content, kw_only=True):
     """What is known of a run."""
 
@@ -245,12 +296,27 @@ class Run(Content, kw_only=True):
     """Where each of them began: at which version, and with the state of which one."""
     origin: RunOrigin | None = None
     """The run, version and position that it was forked from."""
+    blocked: dict[str, BlockedKind] = {}
+    """Kinds of agents of which none is started until the run is resumed, and what a person can do about it."""
     moved: int = 0
     """The version that last recorded another folder for its files; 0 when none did."""
+    given_up: Spent = Spent()
+    """What the work took that rollbacks gave up: it stays spent."""
     retries_chosen: bool = False
     """Whether a person has chosen, since it was last executed, which failed tasks are retried when it is resumed."""
     removed_us: int = 0
     """When a person removed it; 0 when none did. Lists leave it out."""
+    created_by: str = ""
+    """The principal that started it."""
+    stopped_by: str = ""
+    """The principal that had it paused or cancelled; empty while it is executed, and when it ended by itself."""
+    limit: str = ""
+    """The limit that it has reached while it is paused for that; empty once a person has changed that limit."""
+
+    @property
+    def spent(self) -> Spent:
+        """What was taken by all attempts that have ended, those of branches that were given up included."""
+        return super().spent.plus(self.given_up)
 
     @property
     def is_open(self) -> bool:
@@ -261,6 +327,11 @@ class Run(Content, kw_only=True):
     def is_going(self) -> bool:
         """Whether an engine should be executing it: it was neither paused nor has it ended."""
         return self.status in (RunStatus.PLANNING, RunStatus.RUNNING)
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether it waits for any engine to claim it."""
+        return self.is_going and not self.owner
 
     @property
     def wakes_us(self) -> int:
@@ -319,23 +390,34 @@ class Run(Content, kw_only=True):
                 self.questions[event.id].answer_with(event)
             case events.RunCreated():
                 self._create(event)
+            case events.PlanProposed():
+                self.proposal = ProposedPlan(tasks=event.tasks, summary=event.summary, options=event.options)
             case events.RunPlanned():
                 self.status = RunStatus.RUNNING
+                if self.planner is not None and self.planner.status.is_done:  # else a person still reads the plan
+                    self.proposal = None
                 self.options = {**self.options, **event.options}
                 self._add(event.tasks)
             case events.RunClaimed():
                 self._claim(event)
             case events.RunResumed():
                 self._resume(event)
+            case events.RunHandedOver():
+                self.owner = {}
             case events.RunPaused():
-                self.status, self.why = RunStatus.PAUSED, event.why
+                self.status, self.why, self.stopped_by = RunStatus.PAUSED, event.why, event.by
+                self.limit = event.limit
+            case events.RunUpdated():
+                self._update(event)
             case events.RunEnded():
                 self.status, self.ended_us = event.status, event.at_us
-                self.summary, self.why = event.summary, event.why
+                self.summary, self.why, self.stopped_by = event.summary, event.why, event.by
             case events.RunCheckpointed():
                 self.checkpoints.append(RunCheckpoint(version=self.version, **_fields(event)))
             case events.RunHibernated():
                 self.sleeping[event.kind] = max(event.until_us, self.sleeping.get(event.kind, 0))
+            case events.RunBlocked():
+                self.blocked = {**self.blocked, event.kind: BlockedKind(event.failure, event.to_do)}
             case events.RunWoken():
                 self._wake(event.at_us)
             case events.RunNoteAdded():
@@ -349,7 +431,7 @@ class Run(Content, kw_only=True):
 
     def _create(self, event: events.RunCreated) -> None:
         self.request, self.folder, self.options = event.request, event.folder, dict(event.options)
-        self.created_us, self.owner = event.at_us, event.owner
+        self.created_us, self.owner, self.created_by = event.at_us, event.owner, event.by
         self.commit, self.origin = event.commit, event.origin
 
     def _restore(self, event: events.RunRestored) -> None:
@@ -359,10 +441,12 @@ class Run(Content, kw_only=True):
         content = msgspec.convert(event.state, Content)
         for name in Content.__struct_fields__:
             setattr(self, name, getattr(content, name))
-        self.branch, self.retries_chosen = event.branch, False
+        self.branch, self.retries_chosen, self.limit = event.branch, False, ""
         if isinstance(event, events.RunForked):
             self.branches = []  # where it comes from is its origin
             return
+        if isinstance(event, events.RunRolledBack) and event.given_up is not None:
+            self.given_up = self.given_up.plus(event.given_up["spent"])
         joined = (event.other["run"], event.other["version"]) if isinstance(event, events.RunJoined) else None
         begun = Branch(version=self.version, to=event.to, position=event.position, at_us=event.at_us, joined=joined)
         self.branches = [*self.branches, begun]
@@ -370,23 +454,36 @@ class Run(Content, kw_only=True):
     def _claim(self, event: events.RunClaimed) -> None:
         self.owner = event.owner
         self.options = {**self.options, **event.options}
+        self.blocked = {}
         self.restored += 1
         self.restored_us, self.restored_from = event.at_us, event.source
 
+    def _update(self, event: events.RunUpdated) -> None:
+        given = event.limits.given
+        own: dict[str, Any] = {name: given.pop(name) for name in ("time_limit_s", "concurrency") if name in given}
+        self.options = {**self.options, **own, "budget": {**(self.options.get("budget") or {}), **given}}
+        if self.limit in given:
+            self.limit, self.why = "", ""
+
     def _resume(self, event: events.RunResumed) -> None:
-        self.status, self.ended_us, self.why = RunStatus.RUNNING, 0, ""
+        self.status, self.ended_us, self.why, self.stopped_by = RunStatus.RUNNING, 0, "", ""
+        self.limit = ""
         self.retries_chosen = False
         for task in self.tasks.values() if event.retries else ():
             if task.status == TaskStatus.FAILED and task.failure != "cancelled":
                 task.retry()
 
     def _retry_task(self, event: events.TaskRetried) -> None:
-        self.tasks[event.task].retry()
+        task = self.tasks[event.task]
+        task.retry()
+        if event.changed:
+            task.plan, task.edited, task.status = {**task.plan, **event.changed}, task.attempts, TaskStatus.WAITING
         if not self.is_going:  # no engine executes it: the one that resumes it retries these tasks and no others
             self.status, self.ended_us, self.why = RunStatus.PAUSED, 0, "retry"
             self.retries_chosen = True
 
     def _wake(self, at_us: int) -> None:
+        self.blocked = {}
         self.sleeping = {kind: min(until_us, at_us) for kind, until_us in self.sleeping.items()}
         for task in self.tasks.values():
             if task.failure == "rate_limited":
@@ -409,6 +506,8 @@ class Run(Content, kw_only=True):
     def _apply_to_task(self, event: events.TaskStarted | events.TaskEventBase) -> None:
         task = self.tasks[event.task]
         task.stopping = None
+        if task is self.planner and isinstance(event, (events.TaskReleased, events.TaskFailed, events.TaskSkipped)):
+            self.proposal = None
         if isinstance(event, events.TaskStarted):
             task.status, task.attempts = TaskStatus.RUNNING, event.number
             task.started_us = task.started_us or event.at_us
@@ -427,23 +526,24 @@ class Run(Content, kw_only=True):
                 self._finish(task, event)
             case events.TaskFailed():
                 task.status, task.ended_us = TaskStatus.FAILED, event.at_us
-                task.failure, task.why = event.failure, event.why
+                task.failure, task.why, task.traceback = event.failure, event.why, event.traceback
             case events.TaskSkipped():
                 task.status, task.ended_us = TaskStatus.SKIPPED, event.at_us
                 task.failure, task.why = "", event.why
                 self._unblock(task)
-        task.cost_usd += event.cost_usd
+        task.worked_us += event.worked_us
         task.used_usd += event.cost_usd
-        self.cost_usd += event.cost_usd
-        task.tokens += event.tokens
         task.used_tokens += event.tokens
-        self.tokens += event.tokens
+        for each in (task, self):
+            _charge(each, event.spent)
 
     def _gate(self, task: TaskState, event: events.TaskGated) -> None:
         is_again = task.status == TaskStatus.GATED and task.gate == event.passed
         is_decided = event.conflict is not None or (event.resolve and not event.failure)
         task.checks = task.checks + 1 if is_again and not is_decided else 0
         task.status, task.gate = TaskStatus.GATED, event.passed
+        if task is self.planner:  # a plan that is valid begins the count of those that are not anew
+            task.tries = 0
         task.result = task.result if event.result is None else event.result
         task.commit = event.commit or task.commit
         task.failure, task.why = event.failure, task.why if event.why is None else event.why

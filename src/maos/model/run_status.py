@@ -9,21 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 import msgspec
 
 from maos.model.attempt import Attempt, Permission
 from maos.model.events.commands import PauseRequested
 from maos.model.events.core import EventBase
+from maos.model.events.parts import Spent
 from maos.model.events.run import QuestionAnswered, QuestionAsked
 from maos.model.failure import ASK, TABLE
 from maos.model.run import GATE, MERGE, Question, Run, TaskState
 from maos.model.status import RunStatus, SupervisorState, TaskStatus
+from maos.tuples import NamedTuple
 
-ASKING_TOOL = "ask_person"
-READING_TOOL = "read_messages"
 NAMES_SHOWN_MAX = 3
+PLAN_YOURSELF = "ask in other words with `maos run 'REQUEST'`, or write the plan yourself: `maos run -f FILE`"
+"""What to do when an agent could not write a valid plan."""
 
 
 class PendingCommands(NamedTuple):
@@ -106,7 +107,7 @@ def status_of(
         error=error,
         to_do=to_do,
         waiting=waiting,
-        needs_person=bool(waiting or asking) or state == SupervisorState.BLOCKED,
+        needs_person=bool(waiting or asking or run.blocked) or state == SupervisorState.BLOCKED,
         stuck=stuck,
         until_us=until_us if state in (SupervisorState.WAITING_FOR_TASKS, SupervisorState.WAITING_FOR_USER) else 0,
     )
@@ -119,10 +120,21 @@ def permissions(attempt: Attempt) -> list[Permission]:
 
 def agents_of(run: Run, task: TaskState) -> list[str]:
     """The agents that may be at work on a task now: its own, or one that checks it."""
-    own = run.agent(task.name)
     if task.status == TaskStatus.GATED:
-        return [f"{own}-gate{task.gate + 1}-{task.attempts}"]
-    return [own] if task.status == TaskStatus.RUNNING else []
+        return [f"{run.agent(task.name)}-gate{task.gate + 1}-{task.attempts}"]
+    return [run.agent(task.name)] if task.status == TaskStatus.RUNNING else []
+
+
+def spent_of(run: Run, attempts: Mapping[str, Attempt]) -> Spent:
+    """What a run has taken by now: with what agents at work took, by their names, whose outcomes it does not know."""
+    found = run.spent
+    for task in run.tasks.values() if attempts else ():
+        known = task.checks if task.status == TaskStatus.GATED else task.attempts - 1
+        for agent in agents_of(run, task):
+            attempt = attempts.get(agent)
+            if attempt is not None and attempt.number > known:
+                found = found.plus(attempt.spent)
+    return found
 
 
 def _state(
@@ -134,10 +146,10 @@ def _state(
         needs_person = failed and all(each.failure in TABLE and TABLE[each.failure].action == ASK for each in failed)
         return SupervisorState.BLOCKED if needs_person else SupervisorState.FAILED
     if run.status == RunStatus.PAUSED:
-        return SupervisorState.IDLE
+        return SupervisorState.BLOCKED if run.blocked else SupervisorState.IDLE
     if not lives:
         return SupervisorState.INTERRUPTED
-    if run.status != RunStatus.RUNNING or not run.restored:
+    if run.status != RunStatus.RUNNING or not run.restored or run.is_handed_over:
         return SupervisorState.INITIALIZING
     if at_work:
         return SupervisorState.WORKING
@@ -171,7 +183,7 @@ def _waits(attempt: Attempt, asked: set[str]) -> bool:
         return True
     if attempt.agent not in asked:
         return False
-    return not attempt.in_turn or any(tool.name.endswith(ASKING_TOOL) for tool in attempt.tools_open.values())
+    return not attempt.in_turn or attempt.asks_person
 
 
 def _stuck(run: Run, failed: Sequence[TaskState]) -> tuple[str, ...]:
@@ -190,11 +202,28 @@ def _trouble(run: Run, failed: Sequence[TaskState], state: SupervisorState) -> t
         return "", ""
     if state == SupervisorState.INTERRUPTED:
         return "the process that executed it has exited", f"`maos resume {run.id}` resumes it"
-    said = "; ".join(f"{each.name}: {each.why}" for each in failed[:NAMES_SHOWN_MAX])
+    kinds = [f"{kind}: {TABLE[each.failure].meaning}" for kind, each in run.blocked.items()]
+    said = "; ".join([*kinds, *(f"{each.name}: {each.why}" for each in failed[:NAMES_SHOWN_MAX])])
     if len(failed) > NAMES_SHOWN_MAX:
         said += f"; and {len(failed) - NAMES_SHOWN_MAX} more"
-    hints = dict.fromkeys(TABLE[each.failure].hint for each in failed if each.failure in TABLE)
+    first: dict[str, TaskState] = {}
+    for each in failed:
+        if each.failure in TABLE:
+            first.setdefault(TABLE[each.failure].hint, each)
+    known = [advice(run, each) for each in first.values()]
+    hints = dict.fromkeys([*(each.to_do for each in run.blocked.values()), *known])
     return said or (run.why if state == SupervisorState.FAILED else ""), "; ".join(each for each in hints if each)
+
+
+def advice(run: Run, task: TaskState) -> str:
+    """What a person can do about the failure of a task, with its id in the commands; empty when nothing is known."""
+    if task is run.planner and task.failure == "gate_failed":
+        return PLAN_YOURSELF
+    known = TABLE.get(task.failure)
+    hint = known.hint if known is not None else ""
+    for verb, command in (("agent logs", "logs"), ("retry", "retry")):
+        hint = hint.replace(f"`maos {verb}`", f"`maos {command} {run.id}/{task.name}`")
+    return hint
 
 
 def _activity(
@@ -210,6 +239,8 @@ def _activity(
     if pending.pause and state not in (SupervisorState.INTERRUPTED, SupervisorState.IDLE):
         return "is being paused"
     match state:
+        case SupervisorState.INITIALIZING if run.is_handed_over:
+            return "waits for an engine: `maos serve` executes it"
         case SupervisorState.INITIALIZING:
             return "about to begin" if run.tasks else "being planned"
         case SupervisorState.WORKING if len(at_work) == 1:

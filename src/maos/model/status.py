@@ -14,7 +14,7 @@ class RunStatus(StrEnum):
     """What is recorded of a run."""
 
     PLANNING = "planning"
-    """The plan is made or waits to be approved. Running once there is one."""
+    """It is recorded and has no task yet. Running once it has one, which may be that of the planner."""
     RUNNING = "running"
     """An engine executes it, or should. Paused or ended."""
     PAUSED = "paused"
@@ -154,9 +154,9 @@ class WorkflowStatus(StrEnum):
     COMPLETED = "completed"
     """Its function has returned; the result is kept. For good."""
     FAILED = "failed"
-    """It has raised an error, which is kept. For good."""
+    """It has raised an error, which is kept. `maos retry` has it executed again, with finished steps kept."""
     CANCELLED = "cancelled"
-    """It was cancelled. For good."""
+    """It was cancelled. `maos retry` has it executed again."""
 
 
 _R, _T, _A = RunStatus, TaskStatus, AttemptStatus

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as in maos/__init__: a server that has not been called yet loads next to nothing
 if TYPE_CHECKING:
+    from maos.model.events.facts import Discovery
     from maos.model.events.records import ToolCalled
 
 NAME = "maos"
 """The name of this server among an agent's tool servers."""
 
-DATABASE, SCHEMA, RUN, AGENT, ATTEMPT = "MAOS_DB", "MAOS_DB_SCHEMA", "MAOS_RUN", "MAOS_AGENT", "MAOS_ATTEMPT"
-HOME = "MAOS_HOME"
-"""Variables that name the agent of a server. Only the engine sets them; no argument of a tool can change them."""
+DATABASE, SCHEMA, HOME = "MAOS_DB", "MAOS_DB_SCHEMA", "MAOS_HOME"
+"""Variables of a server that name the database."""
+ATTEMPT, SECRET = "MAOS_ATTEMPT", "MAOS_ATTEMPT_SECRET"
+"""Variables of an agent's process and its server: the id of the attempt, and the secret that proves it. Which agent and
+run that is, the journal says."""
+RUN = "MAOS_RUN"
+"""The variable of a server that says whether the tools for runs are listed; it proves nothing."""
 
 DISCOVERIES_KEPT = 50
 
@@ -31,12 +36,20 @@ class Reports:
     def __init__(self) -> None:
         self.percent: float | None = None
         self.activity = ""
-        self.discoveries: list[dict[str, str]] = []
+        self.discoveries: list[Discovery] = []
 
     def apply(self, event: ToolCalled) -> None:
         """Fold one more event in."""
         if event.tool == "report_progress":
             self.percent, self.activity = event.arguments["percent"], event.arguments["activity"]
-        elif event.tool == "report_discovery":
-            found = {"keyword": event.arguments["keyword"], "text": event.arguments["text"]}
+        elif found := discovery(event):
             self.discoveries = [*self.discoveries[1 - DISCOVERIES_KEPT :], found]
+
+
+def discovery(event: ToolCalled) -> Discovery | None:
+    """What an agent reported as a discovery with a call; None for any other call."""
+    from maos.model.events.facts import Discovery
+
+    if event.tool != "report_discovery":
+        return None
+    return Discovery(keyword=event.arguments["keyword"], text=event.arguments["text"])

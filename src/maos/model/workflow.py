@@ -7,6 +7,7 @@ When the function runs again, a step that has an outcome returns that outcome an
 
 from __future__ import annotations
 
+import re
 from typing import Any, assert_never
 
 import msgspec
@@ -17,8 +18,9 @@ from maos.model.events.parts import Owner
 from maos.model.events.records import ScheduleRemoved, ScheduleSet
 from maos.model.events.state import Compacted
 from maos.model.status import WorkflowStatus
+from maos.patterns import regex
 
-FORMAT = 2
+FORMAT = 3
 """Grows when the fold changes; a kept fold of an older format is ignored and built again."""
 
 RUNNING: str = WorkflowStatus.RUNNING.value
@@ -27,7 +29,9 @@ COMPLETED: str = WorkflowStatus.COMPLETED.value
 CANCELLED: str = WorkflowStatus.CANCELLED.value
 CHANGED: str = WorkflowStatus.CHANGED.value
 FAILED = "failed"
-"""It has raised an error, which is kept. For good."""
+"""It has raised an error, which is kept. A retry of a failed workflow run executes it again."""
+INTERRUPTED = "interrupted"
+"""Recorded as running, and the process that executed it has ended. `maos workflow resume`, or `maos serve`."""
 OPEN = (RUNNING, PAUSED, CHANGED)
 ENDED = (COMPLETED, FAILED, CANCELLED)
 
@@ -39,6 +43,11 @@ UNKNOWN = "unknown"
 """Begun, and it is not known whether it took effect (I31). Done, failed or started again: by its probe or a person."""
 ABANDONED = "abandoned"
 """The function stopped waiting for it, for example at a time limit around it. For good."""
+
+BRANCHES = "branches"
+"""The name of the value that says which branches of a parallel step were not begun, because another had failed."""
+RETRY = "retry"
+"""Why a workflow run is paused that a person has had retried, and that no engine has executed since."""
 
 STEP, SLEEP, SIGNAL, GATE, CHILD, VALUE, AGENT, PATCH = (
     "step", "sleep", "signal", "gate", "child", "value", "agent", "patch",
@@ -67,13 +76,17 @@ class Step(msgspec.Struct, omit_defaults=True):
     """How many tries failed; one that was interrupted did not."""
     result: Any = None
     error: dict[str, Any] | None = None
-    """The type and the message of what was raised."""
+    """The type, the message and the traceback of what was raised."""
     at_us: int = 0
     ended_us: int = 0
     until_us: int = 0
     """When a sleep is over, a wait is given up, or the next try begins."""
     about: dict[str, Any] = {}
     """What a person should know of it: the question with its choices, the beginning of its arguments, a child's id."""
+    by: str = ""
+    """The principal that gave its outcome; empty when it ended by itself."""
+    signal_version: int = 0
+    """The version in the inbox of the signal that it received."""
 
 
 class WorkflowCheckpoint(msgspec.Struct, omit_defaults=True):
@@ -121,6 +134,18 @@ class WorkflowRun(msgspec.Struct, kw_only=True, omit_defaults=True):
     error: dict[str, Any] | None = None
     claims: int = 0
     """How often an engine has resumed it."""
+    retries: int = 0
+    """How often a person had it executed again after it had failed or was cancelled."""
+    is_retry_due: bool = False
+    """Whether it is paused only until an engine executes it again after a retry."""
+    uncancelled: int = 0
+    """Up to which version of the inbox commands to cancel came before a retry."""
+    removed_us: int = 0
+    """When a person removed it; 0 when none did. Lists leave it out."""
+    started_by: str = ""
+    """The principal that started it."""
+    stopped_by: str = ""
+    """The principal that had it paused or cancelled; empty when it stopped by itself."""
     started_us: int = 0
     changed_us: int = 0
     ended_us: int = 0
@@ -129,6 +154,13 @@ class WorkflowRun(msgspec.Struct, kw_only=True, omit_defaults=True):
     def is_open(self) -> bool:
         """Whether it has not ended."""
         return self.status in OPEN
+
+    @property
+    def cause(self) -> dict[str, Any] | None:
+        """The error of the step that ended it, with the id of the step; else that of its own code."""
+        step_id = (self.error or {}).get("step", "")
+        step = self.steps.get(step_id)
+        return {**step.error, "step": step_id} if step is not None and step.error else self.error
 
     @property
     def unknown(self) -> dict[str, Step]:
@@ -166,6 +198,7 @@ class WorkflowRun(msgspec.Struct, kw_only=True, omit_defaults=True):
                 self.name, self.definition, self.code = event.name, event.definition, event.code
                 self.arguments, self.options = event.arguments, event.options
                 self.parent, self.owner, self.started_us = event.parent, event.owner, event.at_us
+                self.started_by = event.by
             case events.WorkflowClaimed():
                 self._claim(event)
             case events.WorkflowSignalled():
@@ -177,13 +210,17 @@ class WorkflowRun(msgspec.Struct, kw_only=True, omit_defaults=True):
                 made = (event.name, event.trigger, event.at_us, self.version, self.done, event.step, event.progress)
                 self.checkpoints = [*self.checkpoints, WorkflowCheckpoint(*made)]
             case events.WorkflowPaused():
-                self.status, self.why = PAUSED, event.why
+                self.status, self.why, self.stopped_by = PAUSED, event.why, event.by
             case events.WorkflowCodeChanged():
                 self.status, self.why, self.code = CHANGED, event.why, event.code
             case events.WorkflowEnded():
                 self.status, self.result, self.error = event.status.value, event.result, event.error
                 self.why = event.error["message"] if event.error else event.why
-                self.ended_us = event.at_us
+                self.ended_us, self.stopped_by = event.at_us, event.by
+            case events.WorkflowRetried():
+                self._retry(event)
+            case events.WorkflowRemoved():
+                self.removed_us = event.at_us
             case events.WorkflowCompacted():
                 self._restore(event)
             case _:
@@ -192,9 +229,24 @@ class WorkflowRun(msgspec.Struct, kw_only=True, omit_defaults=True):
     def _claim(self, event: events.WorkflowClaimed) -> None:
         self.owner = event.owner
         self.code = self.code if event.code is None else event.code
-        self.status, self.why = RUNNING, ""
+        self.status, self.why, self.stopped_by, self.is_retry_due = RUNNING, "", "", False
         self.overruled = self.overruled if event.overruled is None else event.overruled
         self.claims += 1
+
+    def _retry(self, event: events.WorkflowRetried) -> None:
+        for step_id in event.steps:
+            self._forget_step(step_id)
+        self.status, self.why, self.error, self.ended_us = PAUSED, RETRY, None, 0
+        self.code = ""  # the code may have been corrected: any is accepted that executes the steps that are kept
+        self.overruled = self.uncancelled = event.overruled
+        self.stopped_by, self.is_retry_due, self.retries = "", True, self.retries + 1
+
+    def _forget_step(self, step_id: str) -> None:
+        step = self.steps.pop(step_id)
+        self.done -= step.status in (DONE, FAILED)
+        if step.signal_version:  # the signal was received by the step: the one that takes its place receives it again
+            waiting = [*self.signals.get(step.name, ()), (step.signal_version, step.result)]
+            self.signals = {**self.signals, step.name: sorted(waiting, key=lambda each: each[0])}
 
     def _restore(self, event: events.WorkflowCompacted) -> None:
         kept = msgspec.convert(event.workflow, WorkflowRun)
@@ -216,15 +268,62 @@ class WorkflowRun(msgspec.Struct, kw_only=True, omit_defaults=True):
         if step is None:  # begun and ended in one event
             step = Step(kind=event.kind, name=event.name, digest=event.digest, at_us=event.at_us, tries=1)
             self.steps[event.step_id] = step
-        step.ended_us, step.until_us = event.at_us, 0
+        step.ended_us, step.until_us, step.by = event.at_us, 0, event.by
         self.done += 1
         if isinstance(event, events.StepFailure):
             step.status, step.error = FAILED, event.error
             return
         step.status, step.result, step.error = DONE, event.result, None
         if event.signal_version:
+            step.signal_version = event.signal_version
             waiting = [each for each in self.signals[event.signal] if each[0] != event.signal_version]
             self.signals = {**self.signals, event.signal: waiting}
+
+
+_PLACE = regex(r"(\d+)(?:([:~])(\d+)\.)?", re.ASCII)
+
+
+def _places(step_id: str) -> list[tuple[str, int, bool]]:
+    """The branches that a step is in, from the outermost: the prefix of each, the number of the step there, and whether
+    what is inside of it is a task that the author started, which runs beside the steps that follow."""
+    return [(step_id[: each.start()], int(each[1]), each[2] == "~") for each in _PLACE.finditer(step_id)]
+
+
+def steps_to_retry(run: WorkflowRun) -> list[str]:
+    """The steps that begin again when a workflow run is retried: those that failed and that no step of it follows, so
+    that nothing that is kept depends on their failure; and children and agents that were ended with the run."""
+    last: dict[str, int] = {}
+    for step_id in run.steps:
+        for prefix, number, _beside in _places(step_id):
+            last[prefix] = max(number, last.get(prefix, 0))
+    cause = (run.error or {}).get("step", "")
+    found = []
+    for step_id, step in run.steps.items():
+        places = _places(step_id)
+        is_last = all(number == last[prefix] for prefix, number, _beside in places)
+        is_beside = any(beside for *_place, beside in places)
+        if (
+            (step.status == FAILED and (is_last or (step_id == cause and is_beside)))
+            or (step.status == STARTED and step.kind in (CHILD, AGENT))
+            or ((step.kind, step.name) == (VALUE, BRANCHES) and is_last)  # branches that were not begun, begin now
+        ):
+            found.append(step_id)
+    return found
+
+
+def steps_from(run: WorkflowRun, step_id: str) -> list[str]:
+    """A step and all that may depend on its outcome: those that follow it, in its branch and around it."""
+    *around, (branch, first, _beside) = _places(step_id) or [("", 0, False)]
+    found = []
+    for each in run.steps:
+        here = {prefix: number for prefix, number, _beside in _places(each)}
+        if (
+            here.get(branch, 0) >= first
+            or any(here.get(prefix, 0) > number for prefix, number, _beside in around)
+            or any(each == f"{prefix}{number}" for prefix, number, _beside in around)  # which branches were begun
+        ):
+            found.append(each)
+    return found
 
 
 Schedule = ScheduleSet

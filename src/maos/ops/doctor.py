@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 import msgspec
@@ -15,9 +16,11 @@ import msgspec
 from maos import settings
 from maos import workspaces as workspaces
 from maos.agents import kinds
+from maos.backup.alarm import LATE_S
+from maos.backup.service import Backups
 from maos.engine import attempt_spec
 from maos.engine.recorder import Kind
-from maos.engine.streams import ATTEMPT, RUN, WORKFLOW_RUN
+from maos.engine.streams import ATTEMPT, RUN, WORKFLOW_RUN, RunReader
 from maos.errors import InvalidInput, MaosError
 from maos.holder import agent_process, client
 from maos.holder.client import HolderInfo, Stray
@@ -29,13 +32,16 @@ from maos.model.status import AgentState, RunStatus
 from maos.model.workflow import WorkflowRun
 from maos.runs.service import Runs
 from maos.store.contract import Document
-from maos.views.agents import Agents, state_of, status_of
+from maos.tuples import NamedTuple
+from maos.views.agent_status import resume_command, state_of
+from maos.views.agents import Agents
 from maos.workflows.service import Workflows
 from maos.workflows.status import Status
-from maos.workspaces import Workspace, git
+from maos.workspaces import Left, Workspace, git
 
 LOW_BYTES, GONE_BYTES = 2 << 30, 200 << 20
 DAMAGE_SHOWN_MAX = 5
+BACKUP_S_MAX = 30.0
 COMMAND_CHARS_MAX = 60
 KINDS: tuple[Kind, ...] = (ATTEMPT, RUN, WORKFLOW_RUN)  # type: ignore[type-arg]  # each of its own fold
 
@@ -76,18 +82,62 @@ async def examine(
 ) -> list[Finding]:
     """Everything about an open database, and about this machine, in the order in which a person should read it."""
     name, folder = journal.store.place, agents.folder
-    attempts = {each.agent: each async for each in agents.all()}
-    known = [run async for run in runs.all()]
+    holders = client.holders(folder / attempt_spec.HOLDERS)
+    trees = workspaces.left_behind(folder / workspaces.ROOT)
+    attempts = {each.agent: each async for each in agents.open()}
+    for each in {*(agent_of(holder.attempt) for holder in holders), *(tree.name for tree in trees)} - {*attempts}:
+        if (newest := await agents.newest(each)) is not None:
+            attempts[each] = newest
     what = f"{name} opens, and ends where it should, at position {await journal.head()}"
     found = [Finding(Level.OK, "database", what)]
     found += [each async for each in _journal(journal, workflows, verify)]
-    found += _agents(attempts)
-    found += _folders(known)
+    found += _agents(attempts, len({agent async for agent in agents.names()}))
+    found += [finding async for run in runs.views() for finding in _folders(run)]
     found += machine(name, folder, version)
     found += settings_finding(lambda: agents.settings)
-    found += _holders(folder / "holders", attempts)
-    found += _workspaces(folder / "workspaces", attempts, known)
-    return [*found, *await programs()]
+    found += _holders(holders, attempts)
+    found += await _workspaces(folder / workspaces.ROOT, trees, attempts, runs)
+    return [_for_a_person(journal, each) for each in (*found, *await programs())]
+
+
+async def backup_findings(backups: Backups, location: str) -> list[Finding]:
+    """How the backup of the settings is; nothing where the settings name none."""
+    if not location:
+        return []
+    try:
+        async with asyncio.timeout(BACKUP_S_MAX):
+            found = await backups.status(location)
+    except (MaosError, TimeoutError) as error:
+        what = error.what if isinstance(error, MaosError) else f"{location} does not answer"
+        return [Finding(Level.BAD, "backup", what, getattr(error, "hint", ""))]
+    if found.head is None:
+        hint = "`maos serve` writes it, or `maos backup start`"
+        return [Finding(Level.LOOK, "backup", f"nothing was backed up to {found.location} yet", hint)]
+    if found.behind_s > LATE_S:
+        what = f"{found.location} is {found.behind_s:,.0f} s behind, by {found.missing} positions"
+        findings = [Finding(Level.BAD, "backup", what, "`maos serve` writes it, or `maos backup start`")]
+    else:
+        findings = [Finding(Level.OK, "backup", f"{found.location} is {found.behind_s:.1f} s behind")]
+    if found.tested is None:
+        hint = "`maos backup test` restores it to a temporary database"
+        findings.append(Finding(Level.NOTE, "backup", "it was never restored for a test", hint))
+    elif found.tested.problem:
+        hint = "`maos backup verify` says what is damaged"
+        findings.append(Finding(Level.BAD, "backup", f"its last test failed: {found.tested.problem}", hint))
+    return findings
+
+
+def _for_a_person(journal: Journal, finding: Finding) -> Finding:
+    """A finding that no agent can repair."""
+    repair = finding.fix
+    if repair is None:
+        return finding
+
+    async def fix() -> str:
+        journal.principal.check_may_decide("repair what was found")
+        return await repair()
+
+    return finding._replace(fix=fix)
 
 
 async def _journal(
@@ -97,7 +147,7 @@ async def _journal(
     try:
         report = await verify()
         folds = await _folds(journal) if report.ok else []
-        flows = [flow async for flow in workflows.all() if flow.is_open]
+        flows = [flow async for flow in workflows.open()]
     except MaosError as error:
         yield Finding(Level.BAD, "journal", error.what, error.hint)
         return
@@ -156,26 +206,26 @@ async def without_database(name: str, error: MaosError, load: Callable[[], objec
     return [*found, *await programs()]
 
 
-def _agents(attempts: Mapping[str, Attempt]) -> Iterator[Finding]:
+def _agents(attempts: Mapping[str, Attempt], known: int) -> Iterator[Finding]:
     running = 0
     for name, attempt in attempts.items():
         state = state_of(attempt)
         if state.meaning:
-            resumable = status_of([attempt]).resumable or f"maos agent resume {name}"
+            resumable = resume_command(name, state) or f"maos agent resume {name}"
             yield Finding(Level.LOOK, "agent", f"{name} is {state}: {state.meaning}", f"resume: {resumable}")
         running += state in (AgentState.RUNNING, AgentState.STOPPING)
-    if attempts:
-        yield Finding(Level.OK, "agents", f"{len(attempts)} known, {running} running")
+    if known:
+        yield Finding(Level.OK, "agents", f"{known} known, {running} running")
 
 
-def _folders(runs: list[Run]) -> Iterator[Finding]:
-    """Runs that can be resumed, and whose folders are not where they were."""
-    for run in runs:
-        try:
-            if run.status != RunStatus.COMPLETED:
-                attempt_spec.check_places(run)
-        except MaosError as error:
-            yield Finding(Level.LOOK, "run", error.what, error.hint)
+def _folders(run: Run) -> list[Finding]:
+    """Whether a run can be resumed, and its folders are not where they were."""
+    try:
+        if run.status != RunStatus.COMPLETED:
+            attempt_spec.check_places(run)
+    except MaosError as error:
+        return [Finding(Level.LOOK, "run", error.what, error.hint)]
+    return []
 
 
 def _flow(flow: WorkflowRun) -> Finding:
@@ -242,10 +292,10 @@ async def _git() -> Finding:
 # --- what was left behind ----------------------------------------------------------------------------------------
 
 
-def _holders(root: Path, attempts: Mapping[str, Attempt]) -> Iterator[Finding]:
+def _holders(holders: Sequence[HolderInfo], attempts: Mapping[str, Attempt]) -> Iterator[Finding]:
     """Processes that hold an agent, and the folders of those that have exited."""
     living = 0
-    for each in client.holders(root) if root.is_dir() else ():
+    for each in holders:
         attempt = attempts.get(agent_of(each.attempt))
         living += each.alive
         if attempt is None or Path(attempt.folder).parent != each.folder.parent:
@@ -299,19 +349,21 @@ def _stray(strays: list[Stray]) -> Finding:
     )  # fmt: skip
 
 
-def _workspaces(root: Path, attempts: Mapping[str, Attempt], runs: list[Run]) -> Iterator[Finding]:
-    found = workspaces.left_behind(root)
-    own = {f"{run.id}-b{branch}" if branch else run.id for run in runs for branch in range(run.branch + 1)}
-    for each in found:
-        if each.name in own and each.workspace is not None:
+async def _workspaces(
+    root: Path, trees: Sequence[Left], attempts: Mapping[str, Attempt], runs: RunReader
+) -> list[Finding]:
+    found = []
+    for each in trees:
+        if each.workspace is not None and await runs.has_tree(each.name):
             continue  # what its tasks have done is merged there
         attempt = attempts.get(each.name)
         if each.workspace is None and (attempt is None or not attempt.is_open):
-            yield _unfinished(root, each.name)
+            found.append(_unfinished(root, each.name))
         elif attempt is None and each.workspace is not None:
-            yield _orphaned(each.tree, each.workspace)
-    if found:
-        yield Finding(Level.OK, "worktrees", f"{len(found)} below {root}")
+            found.append(_orphaned(each.tree, each.workspace))
+    if trees:
+        found.append(Finding(Level.OK, "worktrees", f"{len(trees)} below {root}"))
+    return found
 
 
 def _orphaned(tree: Path, workspace: Workspace) -> Finding:

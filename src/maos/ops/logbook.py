@@ -23,7 +23,9 @@ EVERY_S = 1.0
 LOCK_POLL_S = 0.02
 FIRST = " the log begins here"
 TAIL_BYTES = 1 << 16
-SHOWN = ("name", "trigger", "task", "agent", "number", "status", "failure", "place", "kind", "commit", "why", "path")
+SHOWN = (
+    "name", "trigger", "task", "agent", "number", "status", "failure", "place", "kind", "commit", "why", "by", "path",
+)  # fmt: skip
 """What of an event is told, where it has it: names and reasons, and nothing that agents say."""
 VALUE_CHARS_MAX = 80
 
@@ -65,12 +67,11 @@ async def catch_up(journal: Journal, path: Path) -> int:
         while page := await journal.store.read_log(after=position, limit=PAGE_EVENTS):
             lines = []
             for event in page:
-                record = await journal.decode(event)
-                at = to_datetime(record.time_us).isoformat(timespec="milliseconds")
-                lines.append(
-                    f"{record.position} {at} {record.stream}@{record.version} {record.type}{told(record.data)}"
-                )
-                position = record.position
+                record = await journal.decode_unless_erased(event)
+                at = to_datetime(event.time_us).isoformat(timespec="milliseconds")
+                said = told(record.data) if record is not None else " erased"
+                lines.append(f"{event.position} {at} {event.stream}@{event.version} {event.type}{said}")
+                position = event.position
             _write(log, lines)
             count += len(lines)
         return count

@@ -8,14 +8,18 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from maos.model import preparation
 from maos.model.plan import BadPlan, Gate, Guesses, Plan, Problem, Task, check, shown, unknown_need
+from maos.model.preparation import Preparation
+from maos.patterns import regex
 from maos.plans.source import JSON, Located, Scalar, Source, of_data, read
 from maos.settings.positions import Path
+from maos.tuples import NamedTuple
 
 VERSION = 1
 Word = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=40)]
@@ -25,14 +29,50 @@ Command = str | list[str]
 COMBINATIONS_MAX = 256
 BRACES = "write {{ '{{' }} for two braces"
 
-_USE = re.compile(r"\{\{\s*(?:'([^'\n]*)'|\"([^\"\n]*)\"|([A-Za-z0-9_.-]*))\s*\}\}")
-_KEPT = re.compile("\x00(\\d+)\x00")
-_INDEX = re.compile(r"\.?([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_USE = regex(r"\{\{\s*(?:'([^'\n]*)'|\"([^\"\n]*)\"|([A-Za-z0-9_.-]*))\s*\}\}")
+_QUOTED = regex(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.")
+_OPERATOR = regex(r"(?:^|\s)(&&|\|\|?|;|>>?|<)(?=\s|$)")
+"""What a shell would act on, between words and not quoted; without one it is an argument."""
+_KEPT = regex("\x00(\\d+)\x00")
+_INDEX = regex(r"\.?([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _WORDS = {
     "array": "a list", "object": "a mapping", "str": "text", "int": "a whole number", "float": "a number",
     "bool": "true or false", "null": "nothing",
 }  # fmt: skip
-_OLD_NAMES = {"steps": "tasks", "description": "summary"}
+_OLD_NAMES = {
+    "steps": "tasks", "jobs": "tasks", "description": "summary", "vars": "variables",
+    "depends_on": "needs", "dependencies": "needs", "after": "needs", "prompt": "task", "instructions": "task",
+    "run": "command", "cmd": "command", "script": "command", "type": "agent", "checks": "gates", "gate": "gates",
+    "timeout": "time_limit_s", "time_limit": "time_limit_s", "budget": "budget_usd", "tokens": "tokens_max",
+    "environment": "env", "args": "with", "arguments": "with",
+}  # fmt: skip
+"""What other programs and earlier versions call a field."""
+_RETRIES = "how often is decided by why it failed; a task that failed for good is retried with `maos retry`"
+
+
+SETUP = (
+    "Commands that run before an agent starts, in this order, in a workspace of their own; what they make is copied "
+    "into the agents' workspaces. They run once for all agents that need the same. Each is written like `command`."
+)
+SETUP_INPUTS = (
+    "Patterns of the files that the result of `setup` depends on: it runs again when one of them has changed. By "
+    "default lists of dependencies, build files and sources of compiled languages; `**` stands for all files."
+)
+COPY_IGNORED = (
+    "Patterns of ignored files of your folder that the workspaces get copies of, such as `.env` or `node_modules`. "
+    "None by default."
+)
+ENV = (
+    "Variables of the agents: a table of names and values, or a list of `NAME=VALUE`. A `NAME` in the list, and an "
+    "empty value in a table of YAML or JSON, stand for a variable of yours that is passed on; secrets are given in "
+    "this way only."
+)
+UNCOMMITTED = (
+    "Whether the workspaces start with your uncommitted changes; or patterns of the files whose changes they start "
+    "with."
+)
+Setup = Annotated[str | list[Command] | None, Meta(description=SETUP)]
+Env = Annotated[dict[str, Scalar | None] | list[str], Meta(description=ENV)]
 
 
 class FileGate(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -88,6 +128,10 @@ class FileTask(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     tokens_max: Annotated[
         int, Meta(ge=0, le=1 << 53, description="The task is stopped after so many tokens; 0: no limit.")
     ] = 0
+    setup: Annotated[Setup, Meta(description=f"{SETUP} Takes the place of the plan's; `[]` stands for none.")] = None
+    setup_inputs: Annotated[list[str], Meta(description=SETUP_INPUTS)] = []
+    copy_ignored: Annotated[list[str], Meta(description=f"{COPY_IGNORED} Those of the plan are copied as well.")] = []
+    env: Annotated[Env, Meta(description=f"{ENV} Added to those of the plan.")] = {}
 
 
 class FilePlan(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -110,6 +154,11 @@ class FilePlan(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
         Meta(description="Who resolves conflicts between the files of tasks: `ask`, a person; `agent`, the task's "
              "agent, then a person."),
     ] = "ask"  # fmt: skip
+    setup: Setup = None
+    setup_inputs: Annotated[list[str], Meta(description=SETUP_INPUTS)] = []
+    copy_ignored: Annotated[list[str], Meta(description=COPY_IGNORED)] = []
+    include_uncommitted: Annotated[bool | list[str], Meta(description=UNCOMMITTED)] = False
+    env: Env = {}
 
 
 def schema() -> dict[str, Any]:
@@ -131,11 +180,15 @@ class ParsedPlan(NamedTuple):
     located: Located
     origins: tuple[int, ...]
     """For each task of the plan, the number of the one in the text that it is from; from 0."""
+    prepared: Preparation
+    """How the workspaces of all tasks are prepared."""
 
     @property
     def options(self) -> dict[str, Any]:
         """What the text says about the whole run."""
-        return {} if self.file.concurrency is None else {"concurrency": self.file.concurrency}
+        found = {"concurrency": self.file.concurrency, "include_uncommitted": self.file.include_uncommitted or None}
+        said = {name: value for name, value in found.items() if value is not None}
+        return {**said, **preparation.to_options(self.prepared)}
 
     def locate(self, problem: Problem) -> Problem:
         """A problem of the plan, at its position in the text."""
@@ -265,6 +318,10 @@ class _Typed:
     def _unknown(self, name: str, path: Path, known: list[str]) -> str:
         """Add a problem with a key; the hint that it gives."""
         hint = f"did you mean {_OLD_NAMES[name]!r}?" if _OLD_NAMES.get(name) in known else ""
+        if path[:1] == ("tasks",) and name in FilePlan.__struct_fields__:
+            hint = "give it once for all tasks, beside `tasks`"
+            hint += ": they start from one commit" if name == "include_uncommitted" else ""
+        hint = _RETRIES if name in ("retries", "retry", "max_attempts") else hint
         hint = hint or self._guesses.hint(name, known, f"there are: {', '.join(known)}")
         self._add((*path, name), f"nothing is called {shown(name)} here", hint, is_key=True)
         return hint
@@ -340,7 +397,15 @@ class _Builder:
         file = self._file
         request = file.request or self._source.title(file.name)
         plan = Plan(tasks=tasks, request=request, summary=file.summary, conflicts=file.conflicts)
-        parsed = ParsedPlan(plan, file, self._source, self._located, tuple(origins))
+        prepared = Preparation(
+            setup=self._setup(file.setup, self._variables, ("setup",)),
+            setup_inputs=file.setup_inputs,
+            copy_ignored=file.copy_ignored,
+            env=self._env(file.env, self._variables, ("env",)),
+        )
+        for field, what, hint in preparation.check(prepared):
+            self._add((field,), what, hint)
+        parsed = ParsedPlan(plan, file, self._source, self._located, tuple(origins), prepared)
         for problem in check(plan, agents=agents) if is_whole and tasks else ():
             if not self._is_known(problem, origins):
                 self._problems.setdefault(parsed.locate(problem))
@@ -386,10 +451,12 @@ class _Builder:
             filled = _each_text(task.arguments, lambda each, at: self._filled(each, given, at), (*path, "with"))
             text = json.dumps(filled)
         elif task.arguments:
-            self._add((*path, "with"), "only a python task is given arguments")
+            self._add((*path, "with"), "only a task with `python` is given arguments")
         changed = {
             "name": _named(task.name, combination), "task": text, "kind": kind, "command": command,
             "needs": list(self._needs(path, task, is_whole)), "gates": list(self._gates(path, task, given)),
+            "setup": self._setup(task.setup, given, (*path, "setup")),
+            "env": self._env(task.env, given, (*path, "env")),
         }  # fmt: skip
         return Task(**{each: changed.get(each, getattr(task, each)) for each in Task.__struct_fields__})
 
@@ -401,6 +468,22 @@ class _Builder:
                 person=self._filled(gate.person, given, (*where, "person")),
                 review=self._filled(gate.review, given, (*where, "review")),
             )
+
+    def _setup(self, setup: str | list[Command] | None, given: Mapping[str, str], path: Path) -> list[list[str]] | None:
+        """Commands as lists of words; a single text is one command."""
+        if setup is None:
+            return None
+        commands = [setup] if isinstance(setup, str) else setup
+        return [self._command(each, given, (*path, index)) for index, each in enumerate(commands)]
+
+    def _env(self, env: Mapping[str, Scalar | None] | list[str], given: Mapping[str, str], path: Path) -> list[str]:
+        if isinstance(env, list):
+            return [self._filled(each, given, (*path, index)) for index, each in enumerate(env)]
+        written = {
+            name: None if value is None else self._filled(self._text(value, *path, name), given, (*path, name))
+            for name, value in env.items()
+        }
+        return preparation.variables(written)
 
     def _needs(self, path: Path, task: FileTask, is_whole: bool) -> Iterator[str]:
         """The tasks that a task needs, with all combinations of each."""
@@ -422,6 +505,10 @@ class _Builder:
             uses.append(found[0])
             return f"\x00{len(uses) - 1}\x00"
 
+        if found := _OPERATOR.search(_QUOTED.sub("", command)):
+            self._add(path, f"no shell runs the command, which would get {found[1]!r} as an argument",
+                      'write [sh, -c, "…"] for one; in a list, every word is used as it is')  # fmt: skip
+            return []
         try:
             words = shlex.split(_USE.sub(keep, command))
         except ValueError as error:

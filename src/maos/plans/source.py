@@ -5,16 +5,17 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import msgspec
 
 from maos.errors import InvalidInput
 from maos.model.plan import BadPlan, Problem, shown
+from maos.patterns import regex
 from maos.settings.positions import DIGITS_MAX, START, NotToml, Path, Position, Positions, find_positions, parse_toml
+from maos.tuples import NamedTuple
 
 Scalar = str | int | float | bool
 YAML, TOML, JSON = "YAML", "TOML", "JSON"
@@ -24,15 +25,10 @@ BYTES_MAX = 32 << 20
 YAML_BYTES_MAX = 1 << 20
 """YAML takes a hundred times as long to read."""
 DEPTH_MAX = 64
-KEY_PARTS_MAX = 32
 
 _BITS_MAX = DIGITS_MAX * 10 // 3
-_NOT_TEXT = re.compile("[\x00\ud800-\udfff]")
-_TOML_LINE = re.compile(r"""(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:\[|(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*[.=])""")
-_LONG_KEY = re.compile(
-    rf"""(?:^|[\[{{,])[ \t]*+(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{KEY_PARTS_MAX}}}""", re.M
-)
-"""The time that the parser takes for a dotted key grows with the square of its parts."""
+_NOT_TEXT = regex("[\x00\ud800-\udfff]")
+_TOML_LINE = regex(r"""(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:\[|(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*[.=])""")
 
 
 class Source(NamedTuple):
@@ -209,9 +205,6 @@ def _integer(text: str) -> int:
 
 
 def _toml(source: Source) -> Located:
-    if found := _LONG_KEY.search(source.text):
-        line = source.text.count("\n", 0, found.start()) + 1
-        raise _bad(source, f"a key has more than {KEY_PARTS_MAX} parts", Position(line, 1))
     try:
         data = parse_toml(source.text)
     except NotToml as error:

@@ -7,18 +7,17 @@ one append (see `ToolLog`), so none is there without the other.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
 
 from maos.bus.acknowledgements import Waiting, acknowledge, hand_out, load
 from maos.bus.bus import Bus
 from maos.bus.outbox import OF_AGENTS, TooFast, TooMuch
 from maos.clock import MICROSECONDS, Clock
 from maos.engine.questions import pending_of
-from maos.engine.streams import RUN, AttemptReader
-from maos.errors import InvalidInput, KeyReused, NotFound
+from maos.engine.streams import ATTEMPT, RUN, AttemptReader
+from maos.errors import InvalidInput, KeyReused, NotFound, NotPermitted
 from maos.faults import crash_point
 from maos.ids import check_name
 from maos.journal.journal import Append, Journal
@@ -32,12 +31,16 @@ from maos.model.events.facts import ToolUse
 from maos.model.events.messages import MessageSent
 from maos.model.events.parts import PERSON
 from maos.model.events.run import QuestionAsked
-from maos.model.message import Message, inbox, render
+from maos.model.message import Message, acks, inbox, render
+from maos.model.question import ANSWER, NO_ANSWER, question_id
 from maos.model.run import Run
 from maos.model.status import TaskStatus
+from maos.runs.budgets import left_of
+from maos.runs.decisions import DEFAULT
 from maos.runs.tool_log import Compose, RecordedCall, ToolEffect, ToolLog, fingerprint
 from maos.state.agents import AgentStates
 from maos.store.contract import Key
+from maos.tuples import NamedTuple
 
 TOOLS = (
     "report_discovery", "report_progress", "send_message", "read_messages", "ask_person", "spawn_task", "save_state",
@@ -61,7 +64,7 @@ NO_ENGINE_S = 2.0
 NEWS_S = 5.0
 
 LATER = (
-    "No answer yet. The question is recorded as {id}, and the answer will be sent to you as a message. "
+    f"{NO_ANSWER} The question is recorded as {{id}}, and the answer will be sent to you as a message. "
     "Continue with work that does not depend on it; if there is none, stop now."
 )
 ELSEWHERE = "no other messages: those that came while you waited were put into your conversation"
@@ -89,7 +92,7 @@ class AgentTools:
     ) -> None:
         self._journal = journal
         self._clock = clock
-        self._bus = bus.limited(OF_AGENTS, is_redacted=True)
+        self._bus = bus.limited(OF_AGENTS)
         self._states = states
         self._agent = attempts.check_agent(agent)
         self._attempt = attempt
@@ -98,6 +101,16 @@ class AgentTools:
         self._sent: list[tuple[int, ToolReply]] = []
         self._acknowledged: list[int] = []
         self._turn = asyncio.Lock()
+
+    @classmethod
+    async def of_principal(cls, journal: Journal, clock: Clock, bus: Bus, states: AgentStates) -> AgentTools:
+        """The tools of the agent that this process belongs to; NotPermitted when it belongs to none."""
+        who = journal.principal
+        attempt = await ATTEMPT.load(journal, who.attempt) if who.is_agent else None
+        if attempt is None:
+            raise NotPermitted(f"{who} is no agent, and has no tools of one", hint="maos sets them up for its agents")
+        run = attempt.order.get("run", "")
+        return cls(journal, clock, bus, states, agent=attempt.agent, attempt=attempt.id, run=run)
 
     # --- replies -------------------------------------------------------------------------------------------------
 
@@ -229,7 +242,8 @@ class AgentTools:
                 return ToolReply(text, read=await self._hand_out(found))
             return ToolReply(ELSEWHERE) if await self._came_elsewhere(before) else None
 
-        found = await self._look_until(look, "waiting for a message", wait_s, NEWS_S, on_wait)
+        streams = inbox(self._agent), acks(self._agent)
+        found = await self._look_until(look, "waiting for a message", wait_s, NEWS_S, on_wait, streams)
         return found or ToolReply("no messages")
 
     async def _unread(self) -> list[Waiting]:
@@ -261,9 +275,15 @@ class AgentTools:
         return False
 
     async def _look_until(
-        self, look: Callable[[], Awaitable[T | None]], what: str, wait_s: float, news_s: float, on_wait: OnWait | None
+        self,
+        look: Callable[[], Awaitable[T | None]],
+        what: str,
+        wait_s: float,
+        news_s: float,
+        on_wait: OnWait | None,
+        streams: Collection[str],
     ) -> T | None:
-        """Look, again whenever the journal has grown and at least every `news_s`, until found or `wait_s` is over."""
+        """Look, again whenever some streams have grown and at least every `news_s`, until found or `wait_s` is over."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + wait_s
         while True:
@@ -275,7 +295,8 @@ class AgentTools:
             if on_wait is not None:
                 on_wait(what)
             await asyncio.sleep(min(PAUSE_S, left_s))
-            await self._journal.store.wait(after=head, timeout_s=min(news_s, max(0.0, until_s - loop.time())))
+            timeout_s = min(news_s, max(0.0, until_s - loop.time()))
+            await self._journal.store.wait(after=head, timeout_s=timeout_s, streams=streams)
 
     # --- questions -----------------------------------------------------------------------------------------------
 
@@ -323,9 +344,10 @@ class AgentTools:
             given_s = given_s or loop.time()
             if id in pending.unrecorded and loop.time() - given_s < NO_ENGINE_S:
                 return None
-            return f"Answer ({known.answered_by or 'person'}): {known.answer}"
+            return ANSWER.format(by=DEFAULT if known.answered_by == DEFAULT else PERSON, answer=known.answer)
 
-        answer = await self._look_until(look, f"waiting for a person to answer {id}", wait_s, NO_ENGINE_S, on_wait)
+        streams, what = (runs.stream(run.id), inbox(run.id)), f"waiting for a person to answer {id}"
+        answer = await self._look_until(look, what, wait_s, NO_ENGINE_S, on_wait, streams)
         if answer is None:
             return recorded._replace(text=LATER.format(id=id))
         waiting = [each async for each in self._bus.waiting(self._agent)]
@@ -342,7 +364,7 @@ class AgentTools:
         wanted: dict[str, Any] = {"name": name, "task": task}
         wanted |= {"needs": list(needs)} if needs else {}
         wanted |= {"agent": agent} if agent else {}
-        command = TasksRequested(tasks=[wanted], asked_by=self._agent, at_us=self._clock.now_us())
+        command = TasksRequested(tasks=[wanted], asked_by=self._agent, by=self._journal.by, at_us=self._clock.now_us())
         reply = f"recorded: the task {name} will be done by the agent {run.agent(name)}"
         effect = ToolEffect(reply, [Append(inbox(run.id), [command])])
         key = Key(f"tools/{run.id}/task/{name}", fingerprint(wanted))
@@ -386,8 +408,11 @@ class AgentTools:
             "percent": run.progress,
             "tasks": by_status,
             "open_questions": [{"id": each.id, "question": each.question} for each in run.open_questions],
-            "discoveries": [{"agent": agent, "text": text} for agent, text in found[-DISCOVERIES_SHOWN:]],
-            "cost_usd": round(run.cost_usd, 4),
+            "discoveries": [
+                {"agent": run.agent(task.name), "text": each.text} for task, each in found[-DISCOVERIES_SHOWN:]
+            ],
+            "cost_usd": round(run.spent.cost_usd, 4),
+            "left_usd": left_of(run, run.spent, self._clock.now_us()).usd,
         }
 
     async def _own_run(self) -> Run:
@@ -443,10 +468,3 @@ def _shows_work(output: AttemptOutput) -> bool:
     """Whether the agent used a tool; the tools of maos are talk, except for asking a person."""
     used = [re.split(r"__|\W", fact.name)[-1] for fact in output.facts if isinstance(fact, ToolUse)]
     return any(name == "ask_person" or name not in TOOLS for name in used)
-
-
-def question_id(question: str) -> str:
-    """An id for a question that does not depend on capitals, spaces and punctuation."""
-    words = "".join(each if each.isalnum() else " " for each in question.casefold()).split()
-    plain = " ".join(words) or question.strip()
-    return f"q-{hashlib.sha256(plain.encode()).hexdigest()[:12]}"

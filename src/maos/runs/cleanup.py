@@ -1,28 +1,30 @@
-"""Upkeep: settings that change are applied to a run while it is executed, and worktrees of completed runs are removed,
-where nothing is lost by it.
+"""Upkeep: settings that change are applied to a run while it is executed, and worktrees of runs are removed where
+nothing is lost by it.
 
-The journal keeps everything. So do the checkpoints of files, which are refs in the user's repository. Runs that
-failed or were paused can be resumed, and need their worktrees for it. Runs that a person has made permanent stay whole.
+The journal keeps everything. So do the checkpoints of files, which are refs in the user's repository: a run that failed
+or was paused gets its worktrees back from them when it is resumed. Runs that a person has pinned stay whole.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence, Set
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
+from maos import settings
 from maos.clock import MICROSECONDS, Clock
-from maos.engine import log
+from maos.engine import log, ownership
 from maos.engine.attempts import Attempts
-from maos.engine.streams import RunReader, permanent, statistics
-from maos.errors import InvalidInput, MaosError
+from maos.engine.ownership import Held
+from maos.engine.streams import RunReader, own_run, permanent, statistics
+from maos.errors import InvalidInput, LeaseLost, MaosError
 from maos.faults import crash_point
 from maos.ids import incarnation
 from maos.model.cleanup import STREAM, Old, Rule, choose
 from maos.model.events.records import CleanupEnded, RemovalStarted
+from maos.model.principal import ENGINE
 from maos.model.run import Run
 from maos.model.status import RunStatus
 from maos.runs import notify
@@ -30,8 +32,11 @@ from maos.runs.notify import Notifier
 from maos.settings.loader import Current, News
 from maos.settings.schema import CleanupSettings as Policies
 from maos.settings.schema import PolicySettings
+from maos.store.contract import Lease
 from maos.travel.points_in_time import workspace_of
-from maos.workspaces import Workspace, checkpoint, is_left, is_merged, remove
+from maos.tuples import NamedTuple
+from maos.workspaces import ROOT, Workspace, checkpoint, is_left, is_merged, names_below, remove
+from maos.workspaces.products import bytes_below
 
 DAY_US = 86_400 * MICROSECONDS
 LEASE_S = 60.0
@@ -45,6 +50,7 @@ CLEANUP_LOOK_S = 600.0
 """How often an engine that runs looks whether it is time for a cleanup."""
 T = TypeVar("T")
 Tell = Callable[[str, dict[str, Any]], None]
+_ORCHESTRATION = "orchestration"
 _ENDED = log.Action("cleanup.ended", "cleanup ended")
 
 
@@ -63,7 +69,7 @@ class Cleanup(NamedTuple):
     """What a cleanup did or would do."""
 
     runs: int
-    """Runs that are completed and beyond a limit."""
+    """Runs that are beyond a limit."""
     removed: list[Worktree]
     kept: list[Worktree]
 
@@ -93,16 +99,30 @@ class _Tree(NamedTuple):
 
 RuleOf = Callable[[str], Rule]
 
+CANCELLED = "cancelled"
+"""Why the worktrees of a run are removed that a person has cancelled."""
+UNFINISHED = "/unfinished"
+"""The kind that runs count as that can be resumed; no workflow has this name."""
 
-def older_than(days: float, now_us: int) -> RuleOf:
-    """Whatever was completed longer ago than this."""
-    return lambda _kind: Rule(before_us=now_us - int(days * DAY_US))
+
+def older_than(days: float, policies: Policies, now_us: int) -> RuleOf:
+    """Whatever was completed longer ago than this; what can be resumed goes as the settings say, but not before."""
+
+    def rule(kind: str) -> Rule:
+        if kind != UNFINISHED:
+            return Rule(before_us=now_us - int(days * DAY_US))
+        least = policies.unfinished_days
+        return Rule(before_us=now_us - int(max(days, least) * DAY_US) if least else 0)
+
+    return rule
 
 
 def by_policy(policies: Policies, now_us: int) -> RuleOf:
     """As the settings say."""
 
     def rule(kind: str) -> Rule:
+        if kind == UNFINISHED:
+            return Rule(before_us=now_us - int(policies.unfinished_days * DAY_US) if policies.unfinished_days else 0)
         policy: PolicySettings = policies.of.get(kind, policies)
         before_us = now_us - int(policy.older_than_days * DAY_US) if policy.older_than_days else 0
         return Rule(before_us, policy.keep_runs, policy.size_mb << 20)
@@ -119,25 +139,33 @@ class Cleaner:
         self._runs = runs
         self._attempts = attempts
 
-    async def clean_up(self, rule_of: RuleOf, *, by: str, dry_run: bool = False) -> Cleanup:
-        """Remove the worktrees of completed runs that are beyond a limit. If it is killed, the next one continues."""
+    async def clean_up(self, rule_of: RuleOf, *, by: str, dry_run: bool = False, under: Lease | None = None) -> Cleanup:
+        """Remove the worktrees of runs that are beyond a limit. If it is killed, the next one continues.
+
+        LeaseLost if it was not finished under the lease: another engine may have begun the same cleanup meanwhile.
+        """
         trees: dict[str, list[_Tree]] = {}
+        known: dict[str, Run] = {}
         old: list[Old] = []
         stay = await permanent(self._journal)
-        async for run in self._runs.all():
-            if run.status == RunStatus.COMPLETED and run.id not in stay:
-                kind = _kind_of(run)
-                measured = bool(rule_of(kind).bytes_max)
-                if found := [each async for each in self._trees(run, measured=measured)]:
-                    trees[run.id] = found
-                    old.append(Old(run.id, kind, run.ended_us, sum(each.bytes for each in found)))
+        names = await asyncio.to_thread(self._names_on_disk)
+        async for run in self._runs.of_trees(names):
+            if run.id in stay or _is_executed(run):
+                continue
+            is_completed = run.status == RunStatus.COMPLETED
+            kind, at_us = (_kind_of(run), run.ended_us) if is_completed else (UNFINISHED, run.updated_us)
+            measured = bool(rule_of(kind).bytes_max)
+            if found := [each async for each in self._all_trees(run, measured=measured, names=names)]:
+                trees[run.id], known[run.id] = found, run
+                old.append(Old(run.id, kind, at_us, sum(each.bytes for each in found)))
         chosen = choose(old, rule_of)
         done = Cleanup(len(chosen), [], [])
         refused: list[tuple[str, str]] = []
         for id, why in chosen.items():
-            for tree in trees[id]:
-                if not await self._one(id, tree, why, done, by=by, dry_run=dry_run):
-                    refused.append((id, tree.agent))
+            refused += [(id, agent) for agent in await self._some(known[id], trees[id], why, done, by, dry_run=dry_run)]
+        before_us = rule_of(_ORCHESTRATION).before_us
+        for folder, size in await self._attempts.setups.remove_unused(before_us, dry_run=dry_run):
+            done.removed.append(Worktree("", "template", str(folder), size, "age"))
         if not dry_run:
             ended = CleanupEnded(
                 by=by,
@@ -148,7 +176,7 @@ class Cleaner:
                 refused=refused,
                 at_us=self._clock.now_us(),
             )
-            await self._journal.append(STREAM, ended)
+            await self._journal.append(STREAM, ended, under=under)
             log.write(log.OPS, _ENDED, reason=f"{len(done.removed)} worktrees removed, {len(done.kept)} kept")
         return done
 
@@ -162,7 +190,9 @@ class Cleaner:
         try:
             if not await self._is_due(policies):
                 return None  # another engine was faster
-            return await self.clean_up(by_policy(policies, self._clock.now_us()), by="engine")
+            return await self.clean_up(by_policy(policies, self._clock.now_us()), by=str(ENGINE), under=lease)
+        except LeaseLost:
+            return None  # suspended for longer than the lease, and another engine does it
         finally:
             await self._journal.release(lease)
 
@@ -170,25 +200,67 @@ class Cleaner:
         since_us = self._clock.now_us() - (await statistics(self._journal)).ended_us
         return policies.enabled and since_us >= policies.every_hours * 3600 * MICROSECONDS
 
-    async def _trees(self, run: Run, *, measured: bool) -> AsyncIterator[_Tree]:
-        """What the agents of a run have on disk, with what a removal that was killed has left."""
-        for agent in (agent for task in run.tasks for agent in run.agents(task)):
+    async def _trees_of(self, agents: Iterable[str], *, measured: bool) -> AsyncIterator[_Tree]:
+        """What agents have on disk, with what a removal that was killed has left."""
+        for agent in agents:
             attempt = await self._attempts.newest(agent)
             if attempt is None or not attempt.workspace:
                 continue
             workspace = Workspace.located(attempt.workspace, self._attempts.folder)
             if workspace.in_place or not await asyncio.to_thread(is_left, workspace):
                 continue
-            size = await asyncio.to_thread(_bytes_below, workspace.tree) if measured else 0
+            size = await asyncio.to_thread(bytes_below, workspace.tree) if measured else 0
             yield _Tree(agent, workspace, attempt.is_open, size)
 
-    async def _one(self, run: str, tree: _Tree, why: str, done: Cleanup, *, by: str, dry_run: bool) -> bool:
+    async def free(self, run: Run) -> Cleanup:
+        """Remove the worktrees of a run that a person has cancelled; those with work that cannot be saved stay."""
+        done = Cleanup(1, [], [])
+        if run.id not in await permanent(self._journal):
+            trees = [each async for each in self._all_trees(run)]
+            await self._some(run, trees, CANCELLED, done, self._journal.by)
+        return done
+
+    async def free_agents(self, id: str, agents: Iterable[str]) -> Cleanup:
+        """The same for the agents of a workflow run."""
+        done = Cleanup(1, [], [])
+        async for tree in self._trees_of(agents, measured=True):
+            await self._one(id, tree, CANCELLED, "", done, by=self._journal.by)
+        return done
+
+    async def _some(
+        self, run: Run, trees: Sequence[_Tree], why: str, done: Cleanup, by: str, *, dry_run: bool = False
+    ) -> list[str]:
+        """Remove worktrees of a run that no engine executes meanwhile; the agents whose were to be removed, and then
+        were not."""
+        if dry_run:
+            for tree in trees:
+                await self._one(run.id, tree, why, "", done, by=by, dry_run=True)
+            return []
+        try:
+            async with own_run(self._journal, self._clock, run) as recorder:
+                stays = "" if recorder.fold.version == run.version else "its run continues"
+                if run.id in await permanent(self._journal):
+                    stays = "its run is permanent"
+                return [each.agent for each in trees if not await self._one(run.id, each, why, stays, done, by=by)]
+        except Held:
+            done.kept.extend(
+                Worktree(run.id, each.agent, str(each.workspace.tree), each.bytes, "its run continues")
+                for each in trees
+            )
+            return []
+
+    async def _one(
+        self, run: str, tree: _Tree, why: str, stays: str, done: Cleanup, *, by: str, dry_run: bool = False
+    ) -> bool:
         """Remove one worktree, if nothing is lost by it; False when it was to be removed, and then was not."""
-        size = tree.bytes or await asyncio.to_thread(_bytes_below, tree.workspace.tree)
+        size = tree.bytes or await asyncio.to_thread(bytes_below, tree.workspace.tree)
         removed, begun = Worktree(run, tree.agent, str(tree.workspace.tree), size, why), False
         try:
-            stays = await self._why_it_stays(run, tree)
-            if not stays:
+            stays = stays or ("its agent runs" if tree.is_open else "")
+            is_saved_first = not tree.agent or why == CANCELLED  # else it is an agent's own checkpoint that counts
+            if not stays and is_saved_first and not dry_run and await asyncio.to_thread(tree.workspace.tree.is_dir):
+                await checkpoint(tree.workspace, "removed")
+            if not stays and not (is_saved_first and dry_run):
                 await remove(tree.workspace, dry_run=True)
             if not stays and not dry_run:
                 begun = True
@@ -201,13 +273,6 @@ class Cleaner:
             done.removed.append(removed)
         return not (begun and stays)
 
-    async def _why_it_stays(self, run: str, tree: _Tree) -> str:
-        if tree.is_open:
-            return "its agent runs"
-        if (await self._runs.get(run)).status != RunStatus.COMPLETED:
-            return "its run continues"
-        return "its run is permanent" if run in await permanent(self._journal) else ""
-
     async def _remove_tree(self, workspace: Workspace, each: Worktree, by: str) -> None:
         """Remove a worktree after it is recorded that this was begun."""
         crash_point("cleanup: chosen")
@@ -218,10 +283,30 @@ class Cleaner:
 
     async def removal(self, run: Run) -> Removal:
         """What the removal of a run would free, and what is in the way."""
-        found = Removal(run.id, [], [], await _unmerged(run, self._attempts.folder))
-        async for tree in self._all_trees(run):
-            each = Worktree(run.id, tree.agent, str(tree.workspace.tree), tree.bytes, "removed")
+        found = await self._look(run.id, [each async for each in self._all_trees(run)])
+        return found._replace(unmerged=await _unmerged(run, self._attempts.folder))
+
+    async def remove_run(self, run: Run) -> Removal:
+        """Remove all worktrees of a run; InvalidInput, and nothing is removed, if one has changes nothing else has."""
+        unmerged = await _unmerged(run, self._attempts.folder)
+        found = await self._remove_all(run.id, [each async for each in self._all_trees(run)])
+        return found._replace(unmerged=unmerged)
+
+    async def removal_of(self, id: str, agents: Iterable[str]) -> Removal:
+        """What the removal of a workflow run with these agents would free, and what is in the way."""
+        return await self._look(id, [each async for each in self._trees_of(agents, measured=True)])
+
+    async def remove_agents(self, id: str, agents: Iterable[str]) -> Removal:
+        """Remove the worktrees of the agents of a workflow run; InvalidInput as for a run."""
+        return await self._remove_all(id, [each async for each in self._trees_of(agents, measured=True)])
+
+    async def _look(self, id: str, trees: Sequence[_Tree]) -> Removal:
+        found = Removal(id, [], [], "")
+        for tree in trees:
+            each = Worktree(id, tree.agent, str(tree.workspace.tree), tree.bytes, "removed")
             try:
+                if tree.is_open:
+                    raise InvalidInput("its agent runs", hint=f"`maos agent stop {tree.agent}` ends it")
                 if tree.agent:
                     await remove(tree.workspace, dry_run=True)
             except (MaosError, OSError) as error:
@@ -230,27 +315,36 @@ class Cleaner:
                 found.worktrees.append(each)
         return found
 
-    async def remove_run(self, run: Run) -> Removal:
-        """Remove all worktrees of a run; InvalidInput, and nothing is removed, if one has changes nothing else has."""
-        found = await self.removal(run)
+    async def _remove_all(self, id: str, trees: Sequence[_Tree]) -> Removal:
+        found = await self._look(id, trees)
         if found.blocked:
             first = found.blocked[0]
             hint = f"save or delete what is in {first.tree}, and try again"
-            raise InvalidInput(f"{run.id} cannot be removed: {first.why}", hint=hint)
-        trees = {str(tree.workspace.tree): tree async for tree in self._all_trees(run)}
+            raise InvalidInput(f"{id} cannot be removed: {first.why}", hint=hint)
+        places = {str(tree.workspace.tree): tree.workspace for tree in trees}
         for each in found.worktrees:
             if not each.agent:  # agents save their files themselves, and the merged work is saved here
-                await checkpoint(trees[each.tree].workspace, "removed")
-            await self._remove_tree(trees[each.tree].workspace, each, "person")
+                await checkpoint(places[each.tree], "removed")
+            await self._remove_tree(places[each.tree], each, self._journal.by)
         return found
 
-    async def _all_trees(self, run: Run) -> AsyncIterator[_Tree]:
-        """The worktrees of a run's agents, and its own for the merged work."""
-        async for tree in self._trees(run, measured=True):
-            yield tree
+    def _names_on_disk(self) -> set[str]:
+        """The names of the worktrees of this user on disk, those of other databases and what interrupted removals have
+        left included: a database can be moved."""
+        homes = [self._attempts.folder, *settings.state_folder().glob("*/")]
+        return {name for home in homes for name in names_below(home / ROOT)}
+
+    async def _all_trees(
+        self, run: Run, *, measured: bool = True, names: Set[str] | None = None
+    ) -> AsyncIterator[_Tree]:
+        """The worktree of a run for the merged work, and those of its agents. Its own goes first: a run without it gets
+        back all that it needs when it is resumed. With `names`, only agents with such a name are looked at."""
         own = workspace_of(run, self._attempts.folder)
         if own is not None and await asyncio.to_thread(is_left, own):
-            yield _Tree("", own, False, await asyncio.to_thread(_bytes_below, own.tree))
+            yield _Tree("", own, False, await asyncio.to_thread(bytes_below, own.tree) if measured else 0)
+        agents = [agent for task in run.tasks for agent in run.agents(task) if names is None or agent in names]
+        async for tree in self._trees_of(agents, measured=measured):
+            yield tree
 
 
 class Upkeep:
@@ -262,7 +356,7 @@ class Upkeep:
         settings: Current,
         *,
         tell: Tell,
-        concurrency: int | None = None,
+        concurrency: Callable[[], int | None] = lambda: None,
         set_concurrency: Callable[[int], None] | None = None,
         notifier: Notifier | None = None,
     ) -> None:
@@ -277,7 +371,8 @@ class Upkeep:
     @property
     def concurrency(self) -> int:
         """How many agents work at once."""
-        return self._settings.values.orchestrate.concurrency if self._fixed is None else self._fixed
+        fixed = self._fixed()
+        return self._settings.values.orchestrate.concurrency if fixed is None else fixed
 
     async def beside(self, work: Awaitable[T]) -> T:
         """Await work, and meanwhile apply changed settings and clean up. A failure of that is only reported."""
@@ -312,8 +407,8 @@ class Upkeep:
             return
         for each in news.changed:
             text, live = f"settings: {each}", each.live
-            if each.name == "orchestrate.concurrency" and self._fixed is not None:
-                text, live = f"{text}; this run keeps {self._fixed}, as its options say", False
+            if each.name == "orchestrate.concurrency" and (fixed := self._fixed()) is not None:
+                text, live = f"{text}; this run keeps {fixed}, as its options say", False
             elif each.name == "orchestrate.concurrency" and self._set_concurrency is not None:
                 self._set_concurrency(self.concurrency)
             elif each.name == "notify.urls":
@@ -348,10 +443,15 @@ class Upkeep:
             self._tell(text, {"kind": "cleanup", "removed": len(done.removed), "bytes": done.bytes})
 
 
+def _is_executed(run: Run) -> bool:
+    """Whether an engine executes a run, or may."""
+    return run.is_going and not ownership.liveness(run.owner).has_ended
+
+
 def _kind_of(run: Run) -> str:
     """Which policy counts for a run: that of its workflow, or that of orchestrations."""
     made_from = run.options.get("workflow")
-    return str(made_from["name"]) if isinstance(made_from, dict) and made_from.get("name") else "orchestration"
+    return str(made_from["name"]) if isinstance(made_from, dict) and made_from.get("name") else _ORCHESTRATION
 
 
 async def _unmerged(run: Run, home: Path) -> str:
@@ -362,14 +462,3 @@ async def _unmerged(run: Run, home: Path) -> str:
         return "" if await is_merged(own, run.commit) else run.commit
     except (MaosError, OSError):
         return run.commit  # its repository is elsewhere: it cannot be known
-
-
-def _bytes_below(folder: Path) -> int:
-    found = 0
-    for parent, _folders, files in os.walk(folder):
-        for name in files:
-            try:
-                found += os.lstat(os.path.join(parent, name)).st_size
-            except FileNotFoundError:
-                pass  # it went away meanwhile
-    return found

@@ -5,25 +5,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from maos import workspaces
 from maos.clock import Clock
 from maos.engine import consent
+from maos.engine.attempt_spec import preparation_of
 from maos.engine.attempts import Attempts
 from maos.errors import InvalidInput
 from maos.journal.journal import Journal
+from maos.model import tool_calls
 from maos.model.attempt import Attempt, last_saved
 from maos.model.events.commands import TasksRequested
 from maos.model.events.core import EventBase
+from maos.model.events.run import PlanProposed
 from maos.model.plan import Task
-from maos.model.run import Run, TaskState
-from maos.runs import agent_types
-from maos.runs.worker import terms
+from maos.model.preparation import Preparation
+from maos.model.run import ProposedPlan, Run, TaskState
+from maos.runs import agent_types, planner
+from maos.runs.worker import prepared, terms
 from maos.travel.points_in_time import workspace_of
 from maos.travel.relocation import merged_work
+from maos.tuples import NamedTuple
 from maos.workspaces import Workspace
 
 REVIEWS = "ask"
@@ -35,7 +40,8 @@ class Act(NamedTuple):
 
     task: str
     what: str
-    """task: what does it · gate: a command that checks it · review: an agent that does."""
+    """task: what does it · setup: a command that prepares its workspace · gate: a command that checks it · review: an
+    agent that does."""
     kind: str
     command: tuple[str, ...]
     words: str
@@ -43,6 +49,40 @@ class Act(NamedTuple):
     permission: str
     tools: tuple[str, ...]
     """What it may do without asking."""
+    env: tuple[str, ...] = ()
+    """Its variables: NAME=VALUE, or NAME for one of the person's that is passed on."""
+    project: tuple[str, ...] = ()
+    """What of the project reaches its program."""
+    servers: tuple[tuple[str, ...], ...] = ()
+    """The commands of MCP servers that it is given."""
+    folder: str = ""
+    """Where it works; empty when that is a worktree of its own."""
+
+
+def of_attempt(attempt: Attempt, name: str) -> Iterator[Act]:
+    """What resuming the agent of an attempt starts: everything that is recorded of how it was started."""
+    order, place = attempt.order, attempt.workspace
+    command, wanted = tuple(order["argv"]), preparation_of(attempt)
+    yield from _setup(name, wanted)
+    yield Act(
+        name,
+        "task",
+        attempt.kind,
+        command,
+        "" if command else attempt.task,
+        str(order["permission"]),
+        tuple(order["tools_allowed"]),
+        env=tuple(wanted.env),
+        project=tuple(order.get("project") or ()),
+        servers=tuple(tuple(each["argv"]) for each in order["mcp"] if each["name"] != tool_calls.NAME),
+        folder="" if place.get("repository") else str(place.get("path", "")),
+    )
+
+
+def _setup(name: str, wanted: Preparation) -> Iterator[Act]:
+    """The commands that prepare a workspace."""
+    for command in wanted.setup or ():
+        yield Act(name, "setup", "shell", tuple(command), "", "", (), tuple(wanted.of_setup))
 
 
 def of_run(run: Run, newest: Mapping[str, Attempt], commands: Iterable[EventBase]) -> list[Act]:
@@ -51,14 +91,21 @@ def of_run(run: Run, newest: Mapping[str, Attempt], commands: Iterable[EventBase
     `commands` are those in the run's inbox that were not handled yet: they can add tasks.
     """
     left = [task for task in run.tasks.values() if not task.status.is_done]
-    return [act for task in (*left, *asked(run, commands)) for act in _of_task(run, task, newest)]
+    commands = list(commands)
+    plans = [each for each in (run.proposal, *commands) if isinstance(each, (ProposedPlan, PlanProposed))]
+    types = {name: each for plan in plans for name, each in (plan.options.get("agents") or {}).items()}
+    run = msgspec.structs.replace(run, options={**run.options, "agents": types | (run.options.get("agents") or {})})
+    found = [act for task in (*left, *asked(run, commands)) for act in _of_task(run, task, newest)]
+    setups = {(act.command, act.env): act for act in reversed(found) if act.what == "setup"}  # it runs once for all
+    return [act for act in found if act.what != "setup" or act is setups[act.command, act.env]]
 
 
 def asked(run: Run, commands: Iterable[EventBase]) -> list[TaskState]:
-    """Tasks that were requested of a run; what cannot be a task, or is one already, the run refuses as well."""
+    """Tasks that were requested of a run, or are in a plan that may be approved already; what cannot be a task, or is
+    one already, the run refuses as well."""
     found = []
-    for command in commands:
-        for each in command.tasks if isinstance(command, TasksRequested) else ():
+    for command in (run.proposal, *commands):
+        for each in command.tasks if isinstance(command, (TasksRequested, PlanProposed, ProposedPlan)) else ():
             try:
                 plan = msgspec.convert(each, Task)
                 agent_types.of_task(run.options, plan.agent)
@@ -72,11 +119,16 @@ def asked(run: Run, commands: Iterable[EventBase]) -> list[TaskState]:
 def _of_task(run: Run, task: TaskState, newest: Mapping[str, Attempt]) -> Iterator[Act]:
     plan = msgspec.convert(task.plan, Task)
     begun = newest.get(run.agent(task.name))
-    order = {**terms(run, plan), "argv": plan.command} if begun is None else {**begun.order, "kind": begun.kind}
-    words = "" if order["argv"] else plan.task if begun is None else begun.task
-    may = str(order["permission"]), tuple(order["tools_allowed"])
-    yield Act(task.name, "task", order["kind"], tuple(order["argv"]), words, *may)
-    for gate in plan.gates:  # those that it has passed too: when it is done again, they look again
+    if begun is not None:
+        yield from of_attempt(begun, task.name)
+    else:
+        order, wanted = terms(run, plan), prepared(run, plan)
+        yield from _setup(task.name, wanted)
+        may, words = (str(order["permission"]), tuple(order["tools_allowed"])), "" if plan.command else plan.task
+        env, project = tuple(wanted.env), tuple(order.get("project_settings") or ())
+        yield Act(task.name, "task", order["kind"], tuple(plan.command), words, *may, env, project)
+    gates = [*plan.gates, *(planner.checks_of(run.options) if task is run.planner else ())]
+    for gate in gates:  # those that it has passed too: when it is done again, they look again
         if gate.command:
             yield Act(task.name, "gate", "shell", tuple(gate.command), "", "", ())
         elif gate.review:

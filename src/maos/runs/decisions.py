@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from maos.bus.bus import Bus
@@ -26,15 +27,20 @@ from maos.model.events.commands import (
     RetryRequested,
     SkipRequested,
     TasksRequested,
+    UpdateRequested,
     WakeRequested,
 )
-from maos.model.events.parts import PERSON
+from maos.model.events.parts import PERSON, Limits, Spent
 from maos.model.events.run import (
+    PlanProposed,
     QuestionAnswered,
     QuestionAsked,
+    RunBlocked,
+    RunEnded,
     RunEvent,
     RunNoteAdded,
     RunPlanned,
+    RunUpdated,
     RunWoken,
     TaskFailed,
     TaskFinished,
@@ -44,13 +50,17 @@ from maos.model.events.run import (
     TaskSkipped,
     TaskStopping,
 )
-from maos.model.failure import FRESH, NOTHING, RESUME, RETRY, TABLE, WAIT
+from maos.model.failure import FRESH, NOTHING, RESUME, RETRY, TABLE, TELL, WAIT, Failure
 from maos.model.message import inbox
 from maos.model.plan import BY_AGENT
 from maos.model.question import yes_or_no
 from maos.model.run import GATE, Run, TaskState, asked_for
-from maos.model.status import TaskStatus
-from maos.runs.budgets import SENDER
+from maos.model.status import RunStatus, TaskStatus
+from maos.runs import agent_types
+from maos.runs.budgets import SENDER, Budget
+from maos.runs.planner import REVISE
+from maos.text import cut, without_escapes
+from maos.tuples import NamedTuple
 from maos.workspaces import OTHERS, OWN
 
 BACKOFF_S = 5.0
@@ -62,7 +72,7 @@ LIMIT_S_MAX = 40 * 86_400.0
 MERGE_AGAIN, BY_TASK_AGENT, GIVE_UP = "retry", "agent", "give up"
 """How a person can have a merge conflict resolved, beside choosing a side."""
 CHOICES = {
-    MERGE_AGAIN: "merge again, after you have changed something",
+    MERGE_AGAIN: "merge again, after you have changed files in the task's worktree",
     OWN: "take these files as this task left them; what the others changed in them is dropped",
     OTHERS: "keep these files as the others left them; what this task changed in them is dropped",
     BY_TASK_AGENT: "let the task's agent merge both sides",
@@ -97,12 +107,21 @@ class Outcome(NamedTuple):
     at_us: int = 0
     """When the outcome was known; 0 for now. An engine that was detached reads it later."""
     cost_usd: float = 0.0
+    estimated_usd: float = 0.0
     tokens: int = 0
+    unpriced_tokens: int = 0
+    worked_us: int = 0
     commit: str = ""
     merged: str = ""
     """The commit that has the work of all tasks done so far."""
     files: tuple[str, ...] = ()
     """Those that could not be merged."""
+    proposed: PlanProposed | None = None
+    """The plan, if the task was to make one."""
+    traceback: str = ""
+    """Where a Python function failed."""
+    to_do: str = ""
+    """What a person can do about a failure, where the agent's program has a way of its own."""
 
     @property
     def is_limited(self) -> bool:
@@ -117,40 +136,36 @@ class Outcome(NamedTuple):
         return met_us + int(LIMIT_UNKNOWN_S * MICROSECONDS)
 
 
-def tokens_of(attempt: Attempt) -> int:
-    """The tokens that an attempt took."""
-    tokens = attempt.total_tokens
-    return tokens.input + tokens.output
-
-
 def outcome_of(attempt: Attempt) -> Outcome:
     """What an attempt that has ended came to."""
     return Outcome(
-        result=attempt.result or attempt.last_text,
+        result=without_escapes(attempt.result or attempt.last_text),
         failure=attempt.failure,
         message=attempt.message,
         reset_us=attempt.reset_us,
         at_us=attempt.ended_us,
-        cost_usd=attempt.total_cost_usd,
-        tokens=tokens_of(attempt),
+        worked_us=attempt.worked_us(attempt.ended_us),
+        traceback=attempt.traceback,
         commit=attempt.saved,
+        **msgspec.structs.asdict(attempt.spent),
     )
 
 
 def what_follows(
-    task: TaskState, outcome: Outcome, now_us: int, *, resolve: str = ""
+    task: TaskState, outcome: Outcome, now_us: int, *, resolve: str = "", by_person: bool = False
 ) -> TaskReleased | TaskGated | TaskFinished | TaskFailed | TaskSkipped:
-    """The event that records an outcome; `resolve` is how a conflict is resolved if it is one.
+    """The event that records an outcome; `resolve` is how a conflict is resolved if it is one, and `by_person` whether
+    a person decided it, who may have changed something since.
 
     A task that was being stopped is then cancelled or skipped, unless it was finished all the same.
     """
     gates = len(task.plan.get("gates", ()))
     common: dict[str, Any] = {
         "task": task.name,
-        "cost_usd": outcome.cost_usd,
-        "tokens": outcome.tokens,
+        **{name: getattr(outcome, name) for name in Spent.__struct_fields__},
         "commit": outcome.commit,
         "merged": outcome.merged,
+        "worked_us": outcome.worked_us,
         "at_us": now_us,
     }
     is_finished = not outcome.failure and (task.gate >= gates if task.status == TaskStatus.GATED else not gates)
@@ -174,11 +189,15 @@ def what_follows(
     until_us, counts = 0, False
     if failure.action == WAIT:
         until_us = outcome.until_us(now_us)
-    elif failure.action in (RETRY, RESUME, FRESH) and task.tries < failure.tries_max:
+    elif (
+        failure.action in (RETRY, RESUME, FRESH)
+        and task.tries < failure.tries_max
+        and (by_person or _helps(failure, task))
+    ):
         pause_s = min(BACKOFF_S * 2**task.tries, BACKOFF_S_MAX) if failure.action == RETRY else 0.0
         until_us, counts = now_us + int(pause_s * MICROSECONDS) if pause_s else 0, True
-    elif failure.action != NOTHING:
-        return TaskFailed(failure=name, why=why, **common)
+    elif failure.action not in (NOTHING, TELL) and not failure.of_kind:
+        return TaskFailed(failure=name, why=why, traceback=outcome.traceback, **common)
     if task.status == TaskStatus.GATED and name != "gate_failed":  # its own work is done, only the check is not
         return TaskGated(
             passed=task.gate,
@@ -190,6 +209,27 @@ def what_follows(
             **common,
         )
     return TaskReleased(failure=name, why=why, not_before_us=until_us, counts=counts, **common)
+
+
+def _helps(failure: Failure, task: TaskState) -> bool:
+    """Whether trying a task again can come to another outcome: a command that is only run again does the same."""
+    return not failure.told or not task.plan.get("command") or task.plan.get("kind") not in (None, "", "shell")
+
+
+def told_on_retry(run: Run, task: TaskState) -> str:
+    """What the agent of a task is told when it is resumed because its work did not pass a check; else nothing."""
+    if task.failure != "gate_failed":
+        return ""
+    if task is run.planner:
+        return REVISE.format(why=task.why)
+    return f"Your work did not pass a check. Fix the cause, then finish the task.\n\n{task.why}"
+
+
+def blocked(run: Run, kind: str, outcome: Outcome, now_us: int) -> RunBlocked:
+    """The event that keeps agents of a kind from being started, since a person must do something first."""
+    resume = f"`maos resume {run.id}`"
+    to_do = f"{outcome.to_do}, then {resume}" if outcome.to_do else f"{TABLE[outcome.failure].hint}: {resume}"
+    return RunBlocked(kind=kind, failure=outcome.failure, to_do=to_do, at_us=now_us)
 
 
 def first_resolution(run: Run, task: TaskState, outcome: Outcome) -> str:
@@ -222,16 +262,17 @@ def conflict_question(task: TaskState, now_us: int) -> QuestionAsked:
         if task.conflict
         else [MERGE_AGAIN, GIVE_UP]
     )
-    files = [f"  {each}" for each in task.conflict[:FILES_SHOWN_MAX]]
+    why, _, explained = task.why.partition("\n")
+    files = task.conflict[:FILES_SHOWN_MAX]
     if len(task.conflict) > FILES_SHOWN_MAX:
-        files.append(f"  and {len(task.conflict) - FILES_SHOWN_MAX} more")
-    meanings = [f"  {name}: {CHOICES[name]}" for name in choices]
+        files.append(f"and {len(task.conflict) - FILES_SHOWN_MAX} more files")
     return QuestionAsked(
         id=task.asks,
-        question=f"The work of {task.name} cannot be merged ({task.why}). What is to be done?",
+        question=f"The work of {task.name} cannot be merged ({why}). What is to be done?",
         choices=choices,
+        meanings=[CHOICES[each] for each in choices],
         asked_by=[],
-        context="\n".join([*files, "The task's work is the commit", f"  {task.commit}", "Choices", *meanings]),
+        context="\n".join([*([explained] if explained else files), f"The task's work is commit {task.commit}."]),
         at_us=now_us,
     )
 
@@ -240,9 +281,9 @@ def after_conflict(task: TaskState, answered: QuestionAnswered) -> TaskGated | T
     """What follows from a person's answer."""
     said = answered.answer.strip().lower()
     if said in CHOICES and said != GIVE_UP:
-        return TaskGated(task=task.name, passed=task.gate, resolve=said, at_us=answered.at_us)
+        return TaskGated(task=task.name, passed=task.gate, resolve=said, by=answered.by, at_us=answered.at_us)
     why = task.why if said == GIVE_UP else f"{task.why}; a person said: {answered.answer}"
-    return TaskFailed(task=task.name, failure="merge_conflict", why=why, at_us=answered.at_us)
+    return TaskFailed(task=task.name, failure="merge_conflict", why=why, by=answered.by, at_us=answered.at_us)
 
 
 class Decision(NamedTuple):
@@ -254,10 +295,11 @@ class Decision(NamedTuple):
     """For others."""
 
 
-def gate_question(task: TaskState, question: str, now_us: int) -> QuestionAsked:
-    """What a person is asked whose word a task's gate waits for."""
+def gate_question(run: Run, task: TaskState, question: str, now_us: int) -> QuestionAsked:
+    """The question of a gate that a person answers. A plan can also be changed in words."""
+    choices = [] if task is run.planner else ["yes", "no"]
     return QuestionAsked(
-        id=task.asks, question=question, choices=["yes", "no"], asked_by=[], context=task.result, at_us=now_us
+        id=task.asks, question=question, choices=choices, asked_by=[], context=task.result, at_us=now_us
     )
 
 
@@ -278,9 +320,13 @@ class CommandHandler:
             case TasksRequested():
                 return self._add_tasks(run, command, version, now_us)
             case CheckpointRequested():
-                return self._checkpoint(run, command.name, version, now_us)
+                return self._checkpoint(run, command, version, now_us)
             case QuestionAsked():
                 return Decision([replace(command, inbox_version=version, at_us=now_us)])
+            case PlanProposed():
+                is_asked = run.planner is not None and run.planner.asks
+                edited = replace(command, inbox_version=version, at_us=now_us)
+                return Decision([edited]) if is_asked else _refuse("its plan waits for no approval", version, now_us)
             case QuestionAnswered():
                 return self._answer(run, replace(command, inbox_version=version, at_us=now_us))
             case RetryRequested():
@@ -289,7 +335,9 @@ class CommandHandler:
                 return _end_task(run, command, TaskStatus.SKIPPED, version, now_us)
             case CancelRequested():
                 return _end_task(run, command, TaskStatus.FAILED, version, now_us)
-            case WakeRequested() if run.wakes_us > now_us:
+            case UpdateRequested():
+                return _update(run, command, version, now_us)
+            case WakeRequested() if run.wakes_us > now_us or run.blocked:
                 return Decision([RunWoken(by=command.by, inbox_version=version, at_us=now_us)])
         return Decision()
 
@@ -299,42 +347,93 @@ class CommandHandler:
         if question is None or question.answer is not None:
             return Decision()  # the first answer counts
         task = run.tasks.get(asked_for(id))
+        if task is not None and task.asks == id and task is run.planner:
+            return Decision([answered, *_after_plan(task, answered)])
         if task is not None and task.asks == id:  # else it continues, or is done, without that answer (I29)
             follows = _after_gate if id.startswith(GATE) else after_conflict
             return Decision([answered, follows(task, answered)])
         text = f"Answer to your question {question.question!r}: {answered.answer}"
         sender = SENDER if answered.by == DEFAULT else PERSON
-        told = [self._tell(run, sender, agent, text, "response", question=id) for agent in question.asked_by]
+        by = answered.by
+        told = [self._tell(run, sender, agent, text, "response", by=by, question=id) for agent in question.asked_by]
         return Decision([answered], [each for appends in told for each in appends])
 
     def _add_tasks(self, run: Run, wanted: TasksRequested, version: int, now_us: int) -> Decision:
-        """Tasks that an agent has requested; an invalid one is refused, with a message to the agent."""
+        """Tasks that were requested; an invalid one is refused, with a message to the agent that requested it."""
         by, count = wanted.asked_by, len(wanted.tasks)
         try:
             if self._asked + count > TASKS_REQUESTED_MAX:
                 raise InvalidInput(f"agents have asked for {self._asked} tasks", hint="this run accepts no more")
-            plan.from_data({"tasks": [*(each.plan for each in run.tasks.values()), *wanted.tasks]})
+            whole = plan.from_data({"tasks": [*(each.plan for each in run.tasks.values()), *wanted.tasks]})
+            fields = plan.not_for_agents(whole.tasks[len(run.tasks) :]) if by != PERSON else []
+            if fields:
+                hint = f"it can give {', '.join(plan.AGENT_FIELDS)}"
+                raise InvalidInput(f"an agent cannot give a task {', '.join(fields)}", hint=hint)
         except InvalidInput as error:
             told = self._tell(run, SENDER, by, f"Your task was refused: {error}", "error")
             return Decision([RunNoteAdded(text=str(error), inbox_version=version, at_us=now_us)], told)
         self._asked += count
-        return Decision([RunPlanned(tasks=wanted.tasks, asked_by=by, inbox_version=version, at_us=now_us)])
+        planned = RunPlanned(tasks=wanted.tasks, asked_by=by, by=wanted.by, inbox_version=version, at_us=now_us)
+        return Decision([planned])
 
-    def _checkpoint(self, run: Run, name: str, version: int, now_us: int) -> Decision:
-        saved = checkpoints.made(run, name, "asked", now_us, inbox_version=version)
-        requested = CheckpointRequested(name=name, at_us=now_us)
+    def _checkpoint(self, run: Run, command: CheckpointRequested, version: int, now_us: int) -> Decision:
+        saved = checkpoints.made(run, command.name, "asked", now_us, by=command.by, inbox_version=version)
+        requested = replace(command, at_us=now_us)
         at_work = [task.name for task in run.tasks.values() if task.status == TaskStatus.RUNNING]
         return Decision([saved], [Append(inbox(run.agent(name)), [requested]) for name in at_work])
 
-    def _tell(self, run: Run, sender: str, to: str, text: str, type: str, **metadata: Any) -> list[Append]:
-        return self._bus.enclosed(sender, to, text[:TEXT_CHARS_MAX], run=run.id, type=type, metadata=metadata)
+    def _tell(
+        self, run: Run, sender: str, to: str, text: str, type: str, *, by: str = "", **metadata: Any
+    ) -> list[Append]:
+        text = cut(text, TEXT_CHARS_MAX)
+        return self._bus.enclosed(sender, to, text, run=run.id, type=type, by=by, metadata=metadata)
 
 
 def _after_gate(task: TaskState, answered: QuestionAnswered) -> RunEvent:
     if yes_or_no(answered.answer):
-        return TaskGated(task=task.name, passed=task.gate + 1, at_us=answered.at_us)
+        return TaskGated(task=task.name, passed=task.gate + 1, by=answered.by, at_us=answered.at_us)
     refused = Outcome(failure="gate_failed", message=f"a person said: {answered.answer}")
-    return what_follows(task, refused, answered.at_us)
+    return replace(what_follows(task, refused, answered.at_us, by_person=True), by=answered.by)
+
+
+def _after_plan(task: TaskState, answered: QuestionAnswered) -> list[RunEvent]:
+    """A plan that a person refuses ends its run; anything but yes and no is what to change, however often."""
+    common: dict[str, Any] = {"by": answered.by, "at_us": answered.at_us}
+    is_yes = yes_or_no(answered.answer)
+    if is_yes:
+        return [TaskGated(task=task.name, passed=task.gate + 1, **common)]
+    if is_yes is None:
+        why = f"A person wants this change of the plan:\n\n{answered.answer}"
+        return [TaskReleased(task=task.name, failure="gate_failed", why=why, **common)]
+    why = "a person refused the plan"
+    return [
+        TaskFailed(task=task.name, failure="cancelled", why=why, **common),
+        RunEnded(status=RunStatus.CANCELLED, why=why, **common),
+    ]
+
+
+def _update(run: Run, command: UpdateRequested, version: int, now_us: int) -> Decision:
+    """Change limits; while an engine executes the run, tasks that failed at a time limit that is raised are retried."""
+    given = command.limits
+    budget = Budget.of(run.options)._asdict()
+    known = {**budget, **{name: run.options.get(name) for name in ("time_limit_s", "concurrency")}}
+    before = Limits(**{name: known[name] for name in given.given})
+    common: dict[str, Any] = {"by": command.by, "inbox_version": version, "at_us": now_us}
+    events: list[RunEvent] = [RunUpdated(limits=given, before=before, **common)]
+    if run.is_going and given.time_limit_s is not None and _is_raised(before.time_limit_s, given.time_limit_s):
+        timed_out = [each for each in run.tasks.values() if each.failure == "timed_out" and _has_no_limit(run, each)]
+        events += [TaskRetried(task=each.name, **common) for each in timed_out if each.status == TaskStatus.FAILED]
+    return Decision(events)
+
+
+def _is_raised(before: float | None, now: float) -> bool:
+    return bool(before) and (not now or now > (before or 0.0))
+
+
+def _has_no_limit(run: Run, task: TaskState) -> bool:
+    """Whether the time limit of the run counts for a task: neither the task nor its type has one."""
+    role = agent_types.of_task(run.options, str(task.plan.get("agent", "")))
+    return not (task.plan.get("time_limit_s") or role.time_limit_s)
 
 
 def _retry(run: Run, command: RetryRequested, version: int, now_us: int) -> Decision:
@@ -343,7 +442,8 @@ def _retry(run: Run, command: RetryRequested, version: int, now_us: int) -> Deci
         failed = [name for name in failed if name in command.tasks]
     if not failed:
         return _refuse("no failed task is left to retry", version, now_us)
-    return Decision([TaskRetried(task=name, inbox_version=version, at_us=now_us) for name in failed])
+    common: dict[str, Any] = {"by": command.by, "inbox_version": version, "at_us": now_us}
+    return Decision([TaskRetried(task=name, changed=command.changed, **common) for name in failed])
 
 
 def _end_task(
@@ -356,13 +456,14 @@ def _end_task(
     if isinstance(command, CancelRequested) and command.attempt and command.attempt != task.attempts:
         return _refuse(f"attempt {command.attempt} at {command.task} has ended", version, now_us)
     why = command.why or ("a person cancelled it" if then == TaskStatus.FAILED else "")
+    common: dict[str, Any] = {"why": why, "by": command.by, "inbox_version": version, "at_us": now_us}
     if task.status == TaskStatus.RUNNING or (task.status == TaskStatus.GATED and not task.asks):
-        return Decision([TaskStopping(task=task.name, then=then, why=why, inbox_version=version, at_us=now_us)])
-    ended: RunEvent = TaskSkipped(task=task.name, why=why, inbox_version=version, at_us=now_us)
+        return Decision([TaskStopping(task=task.name, then=then, **common)])
+    ended: RunEvent = TaskSkipped(task=task.name, **common)
     if then == TaskStatus.FAILED:
-        ended = TaskFailed(task=task.name, failure="cancelled", why=why, inbox_version=version, at_us=now_us)
+        ended = TaskFailed(task=task.name, failure="cancelled", **common)
     if task.asks in run.questions:  # no person needs to answer it any more
-        closed = QuestionAnswered(id=task.asks, answer=str(then.value), by=PERSON, at_us=now_us)
+        closed = QuestionAnswered(id=task.asks, answer=str(then.value), by=command.by, at_us=now_us)
         return Decision([ended, closed])
     return Decision([ended])
 

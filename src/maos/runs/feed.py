@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from maos.bus.history import Bodies
 from maos.engine import questions
@@ -15,14 +15,17 @@ from maos.journal.journal import Journal, Record
 from maos.model import attempt as attempts
 from maos.model import message
 from maos.model.attempt import Attempt
-from maos.model.events.attempt import AttemptOutput
-from maos.model.events.facts import Fact
+from maos.model.events.attempt import AttemptAnswered, AttemptOutput
+from maos.model.events.facts import Discovery, Fact
+from maos.model.events.records import ToolCalled
 from maos.model.events.run import RunEvent
 from maos.model.message import Message, inbox
-from maos.model.question import Open
+from maos.model.question import Open, grouped
 from maos.model.run import Run, agent_name, stream
 from maos.model.run_status import PendingCommands, agents_of
+from maos.model.tool_calls import discovery
 from maos.model.tool_calls import stream as tools_stream
+from maos.tuples import NamedTuple
 
 if TYPE_CHECKING:  # front ends that only follow a run do not load what resuming one takes
     from maos.runs.consent import Act
@@ -45,9 +48,19 @@ class AgentOutput(NamedTuple):
 
     attempt: Attempt
     facts: Sequence[Fact]
+    answered: AttemptAnswered | None = None
+    """The answer to what it asked permission for, if that is what was recorded."""
 
 
-Update = RunUpdate | AgentOutput | Message | Record
+class ReportedDiscovery(NamedTuple):
+    """An agent has reported a discovery by a tool; one in a line of its output is a fact of that output."""
+
+    agent: str
+    discovery: Discovery
+    at_us: int
+
+
+Update = RunUpdate | AgentOutput | ReportedDiscovery | Message | Record
 """What a feed yields: of the run, of an agent, a message that an agent or a person sent; or the record of a command, a
 question or an answer in the inbox of the run or of an agent, or of a tool that an agent used."""
 
@@ -55,7 +68,8 @@ question or an answer in the inbox of the run or of an agent, or of a tool that 
 async def at_work(attempts: AttemptReader, run: Run, position: int | None = None) -> dict[str, Attempt]:
     """The newest attempt of each agent that works on a run, or did when the run was paused, as of now or a position."""
     found = {}
-    for agent in (each for task in run.tasks.values() if run.is_open for each in agents_of(run, task)):
+    tasks = run.tasks.values() if run.is_open else ()
+    for agent in (each for task in tasks for each in agents_of(run, task)):
         attempt = await (attempts.newest(agent) if position is None else attempts.at(agent, position))
         if attempt is not None:  # else it is recorded as begun, and not begun yet
             found[agent] = attempt
@@ -95,13 +109,13 @@ class RunFeed:
         found = questions.of_run(self.run, PendingCommands(questions=self.run.questions))
         for each in self.attempts.values():
             found += questions.of_attempt(each)
-        return sorted(found, key=lambda each: each.asked_us)
+        return grouped(sorted(found, key=lambda each: each.asked_us))
 
     async def __aiter__(self) -> AsyncIterator[Update]:
         """Updates as they are recorded. While the store is away, this waits until it is back."""
         while True:
             try:
-                async for record in self._journal.follow(after=self._after):
+                async for record in self._journal.follow(after=self._after, wanted=self._concerns):
                     update = await self._update(record)
                     self._after = record.position
                     if update is not None:
@@ -110,13 +124,22 @@ class RunFeed:
             except StoreUnavailable:
                 await asyncio.sleep(RETRY_S)
 
-    async def recorded(self) -> list[Update]:
+    async def recorded(self) -> AsyncIterator[Update]:
         """Updates that are recorded and were not read yet, without waiting for more."""
-        found = []
         while events := await self._journal.store.read_log(after=self._after, limit=PAGE_EVENTS):
-            found += [await self._update(await self._journal.decode(event)) for event in events]
-            self._after = events[-1].position
-        return [update for update in found if update is not None]
+            for event in events:
+                self._after = event.position
+                if self._concerns(event.stream):
+                    record = await self._journal.decode_unless_erased(event)
+                    update = await self._update(record) if record is not None else None
+                    if update is not None:
+                        yield update
+
+    def _concerns(self, name: str) -> bool:
+        """Whether a stream is of the run, its agents or its messages."""
+        agents = agent_name(self._id, "")
+        begins = (attempts.stream(agents), tools_stream(agents), inbox(agents))
+        return name in (stream(self._id), message.history(self._id), inbox(self._id)) or name.startswith(begins)
 
     async def caught_up(self, version: int) -> None:
         """Return when the consumer of this feed has handled everything up to a version of the run, or after 5 s."""
@@ -137,7 +160,11 @@ class RunFeed:
             return await self._of_agent(record)
         if record.stream == message.history(self._id):
             return await self._bodies.message(record)
-        if record.stream == inbox(self._id) or record.stream.startswith((inbox(agents), tools_stream(agents))):
+        if isinstance(record.event, ToolCalled) and record.stream.startswith(tools_stream(agents)):
+            found = discovery(record.event)
+            agent = record.stream.removeprefix(tools_stream(""))
+            return record if found is None else ReportedDiscovery(agent, found, record.event.at_us)
+        if record.stream == inbox(self._id) or record.stream.startswith(inbox(agents)):
             return record
         return None
 
@@ -151,7 +178,9 @@ class RunFeed:
             self.attempts[agent] = known
         if record.version == known.version + 1:
             known.apply(record.event)
-        return AgentOutput(known, record.event.facts if isinstance(record.event, AttemptOutput) else ())
+        event = record.event
+        facts = event.facts if isinstance(event, AttemptOutput) else ()
+        return AgentOutput(known, facts, event if isinstance(event, AttemptAnswered) else None)
 
 
 class Observer:

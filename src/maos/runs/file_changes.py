@@ -11,7 +11,7 @@ import hashlib
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -20,8 +20,10 @@ from maos.engine.streams import own_run
 from maos.errors import InvalidInput
 from maos.journal.journal import Journal
 from maos.model.branch import content, still_asked
+from maos.model.events.parts import Spent
 from maos.model.events.run import RunFileChanged
 from maos.model.plan import ASK, BadPlan, Plan, Task, checked
+from maos.model.plan_file import Origin, origin
 from maos.model.run import Run, TaskState, agent_name
 from maos.model.status import RunStatus, TaskStatus
 from maos.model.workflow import WorkflowChanged
@@ -29,9 +31,8 @@ from maos.plans.parser import ParsedPlan, parse
 from maos.plans.source import load
 from maos.runs import agent_types
 from maos.runs.plan_input import known_types
+from maos.tuples import NamedTuple
 
-OPTION = "workflow"
-"""Where a run keeps what it was made from."""
 KEEP, REPLAY, REFUSE = "keep", "replay", "refuse"
 """What to do about a file that has changed: finish with the old one, resume with the new one, or neither."""
 
@@ -41,21 +42,6 @@ STATES = {CHANGED: "has changed since", GONE: "cannot be read any more", WRONG: 
 
 _WORK = ("task", "agent", "kind", "command", "mcp", "model", "tools")
 """What a step does. Limits, the priority and what it needs say when and for how long."""
-
-
-class Origin(msgspec.Struct, frozen=True):
-    """The file that a run was made from, as it was."""
-
-    file: str
-    digest: str
-    name: str = ""
-    variables: dict[str, Any] = {}
-    steps: list[str] = []
-    """Its steps; other tasks of the run came later, from agents or people."""
-
-    def option(self) -> dict[str, Any]:
-        """As a run keeps it."""
-        return {OPTION: msgspec.to_builtins(self)}
 
 
 class Misfit(NamedTuple):
@@ -90,14 +76,6 @@ def origin_of(parsed: ParsedPlan) -> Origin:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def origin(run: Run) -> Origin | None:
-    """The file that a run was made from; None when it was made from none, or comes from another machine."""
-    try:
-        return msgspec.convert(run.options.get(OPTION), Origin)
-    except msgspec.ValidationError:
-        return None
 
 
 class Look(NamedTuple):
@@ -247,6 +225,7 @@ async def adopt(journal: Journal, clock: Clock, run: Run, read: ParsedPlan, *, a
             changed=list(changes.changed),
             removed=list(changes.removed),
             state=_state(run, plan, read, agents),
+            by=journal.by,
             at_us=clock.now_us(),
         )
         await recorder.append(changed)
@@ -272,6 +251,7 @@ def _task(run: Run, task: Task) -> TaskState:
     if known is None or (is_retried and _work(_plan(known)) != _work(task)):
         found = TaskState(name=task.name, plan=plan, needs=needs, agent=agent_name(run.id, task.name, run.branch + 1))
         if known is not None:
-            found.cost_usd, found.tokens = known.cost_usd, known.tokens
+            for name in Spent.__struct_fields__:
+                setattr(found, name, getattr(known, name))
         return found
     return msgspec.structs.replace(known, plan=plan, needs=needs, agent=run.agent(task.name))

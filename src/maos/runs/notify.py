@@ -12,8 +12,8 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
-from urllib.parse import unquote
+from typing import Any
+from urllib.parse import quote, unquote
 
 from maos.clock import Clock
 from maos.errors import Conflict, InvalidInput, NotFound, StoreUnavailable
@@ -22,12 +22,14 @@ from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, Permission
 from maos.model.events.facts import Fact, PermissionRequested
 from maos.model.events.records import NoticeFailed, NoticeOutcome, NoticePlanned, NoticeSent, NoticeUnknown
-from maos.model.events.run import QuestionAsked, RunEnded, RunEvent, RunPaused, TaskFailed
+from maos.model.events.run import QuestionAsked, RunBlocked, RunEnded, RunEvent, RunPaused, TaskFailed
 from maos.model.failure import ASK, TABLE
 from maos.model.notice import RunNotices, stream
 from maos.model.run import Question, Run
 from maos.model.run_status import permissions
 from maos.runs.budgets import is_at_limit
+from maos.text import cut
+from maos.tuples import NamedTuple
 
 PAUSES_S = (1.0, 5.0, 15.0)
 """Between one try and the next."""
@@ -103,10 +105,14 @@ async def load(journal: Journal, run: str) -> RunNotices:
 class Notifier:
     """Tells about one run, for the engine that executes it."""
 
-    def __init__(self, journal: Journal, clock: Clock, run: str, to: Sequence[Address], *, tell: Tell) -> None:
+    def __init__(
+        self, journal: Journal, clock: Clock, run: str, to: Sequence[Address], *, tell: Tell, url: str = ""
+    ) -> None:
         self._journal = journal
         self._clock = clock
         self._run = run
+        self._url = url.rstrip("/")
+        """The address of the page, if it is known: a notice then has a link to what it is about."""
         self.to = list(to)
         self._tell = tell
         self._addresses = len(self.to)
@@ -172,8 +178,12 @@ class Notifier:
                     self._asked(run, run.questions[event.id])
                 case TaskFailed() if event.failure != "halted" and TABLE[event.failure].action == ASK:
                     known = TABLE[event.failure]
-                    body = f"{known.meaning}. {event.why}\n{known.hint}\nmaos resume {run.id}"
-                    self._plan(f"blocked/{event.task}/{event.at_us}", "blocked", f"{event.task} needs you", body)
+                    body, command = f"{known.meaning}. {event.why}", f"{known.hint}\nmaos resume {run.id}"
+                    title = f"{event.task} needs you"
+                    self._plan(f"blocked/{event.task}/{event.at_us}", "blocked", title, body, command)
+                case RunBlocked():
+                    body = f"{TABLE[event.failure].meaning}\n{event.to_do}"
+                    self._plan(f"blocked/{event.kind}/{event.at_us}", "blocked", f"{event.kind} needs you", body)
                 case RunPaused() if is_at_limit(run):
                     self._plan(f"budget/{event.at_us}", "budget", f"paused: {run.why}", f"maos resume {run.id}")
                 case RunEnded():
@@ -186,28 +196,40 @@ class Notifier:
         if not self._is_open:
             return
         for fact in facts:
-            if isinstance(fact, PermissionRequested):
+            if isinstance(fact, PermissionRequested) and not fact.rule:
                 self._wanted(attempt, fact)
 
     def _wanted(self, attempt: Attempt, asked: PermissionRequested | Permission) -> None:
         task = attempt.agent.removeprefix(f"{self._run}.")
         title = f"{task} asks to use {asked.tool or 'a tool'}"
-        body = f"{asked.input}\nmaos answer {attempt.agent}/{asked.id} yes"
-        self._plan(f"permission/{attempt.id}/{asked.id}", "permission", title, body)
+        command = f"maos answer {attempt.agent}/{asked.id} yes"
+        ref = f"{attempt.agent}/{asked.id}"
+        self._plan(f"permission/{attempt.id}/{asked.id}", "permission", title, str(asked.input), command, ref)
 
     def _asked(self, run: Run, question: Question) -> None:
         who = ", ".join(each.removeprefix(f"{run.id}.") for each in question.asked_by)
         choices = f"\n{' | '.join(question.choices)}" if question.choices else ""
         title = f"{who or 'a check'} asks you"
-        body = f"{question.question}{choices}\nmaos answer {run.id}/{question.id} …"
-        self._plan(f"question/{question.id}", "question", title, body)
+        command = f"maos answer {run.id}/{question.id} …"
+        ref = f"{run.id}/{question.id}"
+        self._plan(f"question/{question.id}", "question", title, f"{question.question}{choices}", command, ref)
 
-    def _plan(self, id: str, what: str, title: str, body: str) -> None:
+    def alarm(self, id: str, title: str, body: str, command: str) -> None:
+        """Tell about something that is not of a run; once for each id."""
+        if self._is_open:
+            self._plan(id, "alarm", title, body, command, view="system")
+
+    def _plan(
+        self, id: str, what: str, title: str, body: str, command: str = "", ref: str = "", view: str = ""
+    ) -> None:
+        """Send a notice; the command that it asks for, and the link, are there, however long the rest is."""
+        view = view or (f"inbox/{quote(ref)}" if ref else f"run/{quote(self._run)}")
+        link = f"{self._url}/#/{view}" if self._url else ""
         planned = NoticePlanned(
             id=id,
             what=what,
             title=f"maos {self._run}: {title}",
-            body=body[:TEXT_CHARS_MAX],
+            body="\n".join(filter(None, (cut(body, TEXT_CHARS_MAX), command, link))),
             addresses=[each.name for each in self.to],
             at_us=self._clock.now_us(),
         )

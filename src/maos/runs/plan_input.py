@@ -7,22 +7,23 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypedDict
 
 import msgspec
 
+from maos.model import preparation
 from maos.model.plan import BadPlan, Plan, Problem, Task, checked, from_data
 from maos.model.run import Run
+from maos.patterns import regex
 from maos.plans import parser, source
 from maos.plans.parser import ParsedPlan
 from maos.plans.source import Source
 from maos.runs import agent_types
 from maos.runs.agent_types import AgentType
 from maos.settings.schema import Settings
+from maos.tuples import NamedTuple
 
-_MORE = re.compile(
-    r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]{0,39})(?: after (?P<needs>[A-Za-z0-9_,\- ]+))?: (?P<task>.+)", re.S
-)
+_MORE = regex(r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]{0,39})(?: after (?P<needs>[A-Za-z0-9_,\- ]+))?: (?P<task>.+)", re.S)
 
 
 class ValidPlan(NamedTuple):
@@ -37,6 +38,34 @@ class ValidPlan(NamedTuple):
     def options(self) -> Mapping[str, Any]:
         """What the text says about the whole run."""
         return self.parsed.options if self.parsed else {}
+
+
+class RunOptions(TypedDict, total=False):
+    """Options of a new run; those that are not given are those of its plan, then of the settings."""
+
+    kind: str
+    """The kind of agents, unless a task or its type names one."""
+    model: str
+    permission: str
+    in_place: bool
+    """Whether agents work in the folder itself, without worktrees."""
+    concurrency: int
+    time_limit_s: float
+    """For each agent; 0: none."""
+    budget: Mapping[str, float]
+    """Limits of the run: `cost_usd`, `tokens` and `time_s`."""
+    setup: Sequence[Sequence[str]]
+    """Commands that prepare the workspaces, once for all agents that need the same."""
+    setup_inputs: Sequence[str]
+    copy_ignored: Sequence[str]
+    """Patterns of ignored files that the workspaces get copies of."""
+    include_uncommitted: bool | Sequence[str]
+    env: Mapping[str, str | None] | Sequence[str]
+    """Variables: values, or None (in a list: a name alone) to pass one of this process on."""
+    project_settings: Sequence[str]
+    """What of the project reaches the agents' programs: instructions, skills, mcp, settings, hooks or all."""
+    gates: Sequence[Sequence[str]]
+    """Of a request: commands that the work of each planned task must pass before the task is done."""
 
 
 PlanInput = Plan | Source | Mapping[str, Any] | str | os.PathLike[str]
@@ -74,6 +103,20 @@ def with_defaults(values: Settings, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**defaults, **given, "budget": {**budget, **given.get("budget", {})}}
 
 
+def workspace_options(values: Settings, plan: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """How the workspaces of a new run are prepared: as its settings, its plan and its options say, the later ones
+    taking precedence, and what of the project reaches its agents."""
+    usual = values.workspace
+    parts = preparation.of_settings(usual), preparation.of_options(plan), preparation.of_options(given)
+    uncommitted = given.get("include_uncommitted") or plan.get("include_uncommitted") or usual.include_uncommitted
+    from_project = preparation.project_settings(given.get("project_settings") or usual.project_settings)
+    return {
+        **preparation.to_options(preparation.checked(preparation.combine(parts))),
+        **({"include_uncommitted": uncommitted} if uncommitted else {}),
+        **({"project_settings": from_project} if from_project else {}),
+    }
+
+
 class Addition(NamedTuple):
     """Tasks that fit a run, and the options that the run needs for them."""
 
@@ -89,15 +132,19 @@ def known_types(run: Run) -> dict[str, AgentType]:
 
 def addition(run: Run, texts: Sequence[str] = (), files: Sequence[ParsedPlan] = ()) -> Addition:
     """Check new tasks, given as text and in files, together with those of the run; BadPlan says what is wrong."""
-    types = known_types(run)
     said = more(run, texts).tasks if texts else []
     plan = Plan(tasks=[*said, *(task for file in files for task in file.plan.tasks)])
     try:
-        with_more(run, plan, types)
+        return fitted(run, plan)
     except BadPlan as error:
         raise BadPlan([_locate(each, len(said), files) for each in error.problems]) from error
-    agents = {**agent_types.to_data(plan, types), **(run.options.get("agents") or {})}
-    return Addition(plan, {"agents": agents})
+
+
+def fitted(run: Run, plan: Plan) -> Addition:
+    """Check new tasks together with those of the run; BadPlan says what is wrong."""
+    types = known_types(run)
+    with_more(run, plan, types)
+    return Addition(plan, {"agents": {**agent_types.to_data(plan, types), **(run.options.get("agents") or {})}})
 
 
 def _locate(problem: Problem, texts: int, files: Sequence[ParsedPlan]) -> Problem:

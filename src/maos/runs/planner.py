@@ -1,34 +1,38 @@
-"""Asks an agent for a plan: what it answers is checked like any other plan, and the agent may correct it once.
+"""The planner: the first task of a run that was started from a request. Its agent looks at the folder and answers with
+a plan, which is checked like any other; the tasks of the plan are added to the run when a person has approved it.
 
 The answer comes from a model, and a repository may have told that model what to say. So a plan can only name
-tasks, their texts and types of agents: no commands, no tools and no limits, which only a person can set.
+tasks, their texts and types of agents: no commands, no tools and no limits, which only a person can set. The commands
+that check each task are options of the run, which a person gave it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import Mapping
-from pathlib import Path
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from maos.engine.attempts import Attempts
-from maos.engine.live import LiveAttempt
-from maos.errors import InvalidInput, MaosError, NotFound
-from maos.model.attempt import Attempt
-from maos.model.failure import TABLE
-from maos.model.plan import BadPlan, Plan, Problem, Task, checked
+from maos.errors import InvalidInput
+from maos.model.events.run import PlanProposed
+from maos.model.plan import BadPlan, Gate, Plan, Problem, Task, check, checked
+from maos.model.run import ProposedPlan, Run
+from maos.patterns import regex
 from maos.plans import source
 from maos.plans.parser import Priority
+from maos.runs import agent_types
 from maos.runs.agent_types import AgentType
+from maos.runs.plan_input import ValidPlan, with_more
 
+NAME = "plan"
+"""The task that plans. No other task of its run can have this name."""
+APPROVAL = "Run this plan? Answer yes, no, or what to change."
 TOOLS = ("Read", "Grep", "Glob")
 """What the planner may use: it looks, and changes nothing."""
 TASKS_MAX = 50
-GRACE_S = 2.0
 
 PROMPT = """\
 Plan this piece of work for several agents. Do not do the work itself, and change nothing.
@@ -49,24 +53,21 @@ not change the same files. Use as few tasks as possible, one for each independen
 
 {types}
 """
+CHECKED = """
+Each task must leave the folder in a state in which these commands succeed; maos runs them when its agent has ended:
 
-REPAIR = """\
-Your plan cannot be used:
-
-{problems}
-
-Answer with the whole plan again, corrected, as one JSON object in a ```json block. Do nothing else.
+{commands}
 """
 
 REVISE = """\
-The person wants this change of the plan:
+Your plan cannot be used as it is:
 
-{change}
+{why}
 
-Answer with the whole plan again, changed, as one JSON object in a ```json block.
+Answer with the whole plan again, changed, as one JSON object in a ```json block. Do nothing else.
 """
 
-_BLOCK = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```", re.S)
+_BLOCK = regex(r"```(?:json)?[ \t]*\n(.*?)\n[ \t]*```", re.S)
 
 
 class PlannedTask(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -86,104 +87,33 @@ class Planned(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     tasks: list[PlannedTask]
 
 
-class PlanningFailed(MaosError):
-    """The agent that should plan did not come to an end; `failure` says why, as in the failure table."""
-
-    def __init__(self, attempt: Attempt) -> None:
-        known = TABLE.get(attempt.failure)
-        meaning = known.meaning if known else "the reason is unknown"
-        said = f" ({attempt.message})" if attempt.message and attempt.message != meaning else ""
-        super().__init__(
-            f"there is no plan: {meaning}{said}",
-            hint=(known.hint if known else "") or f"`maos agent logs {attempt.agent}` shows what happened",
-        )
-        self.failure = attempt.failure
+def first_plan(request: str, *, is_approved: bool) -> ValidPlan:
+    """The plan that a run of a request starts with: its only task makes the plan, which a person approves unless that
+    was done in advance."""
+    gates = [] if is_approved else [Gate(person=APPROVAL)]
+    return ValidPlan(checked(Plan(tasks=[Task(name=NAME, task=request, gates=gates)], request=request)), {})
 
 
-def planner_of(run: str) -> str:
-    """The agent that plans a run. No task can have this name: theirs begin with the run's id and a dot."""
-    return f"{run}-plan"
-
-
-async def ask(
-    attempts: Attempts,
-    request: str,
-    *,
-    run: str,
-    folder: Path,
-    options: Mapping[str, Any],
-    types: Mapping[str, AgentType],
-    change: str = "",
-) -> Plan:
-    """A plan for a request, made by an agent as the options of its run say; BadPlan if it is still wrong after the
-    agent corrected it. With `change`, the plan that the agent made before, as a person wants it changed.
-
-    An agent that was asked before, by an engine that has exited, is adopted, or has answered already.
-    """
-    kind = options["kind"]
-    if not attempts.takes_words(kind):
-        raise InvalidInput(f"an agent of kind {kind} cannot plan", hint="choose another --kind, or give a --plan FILE")
-    agent = planner_of(run)
-    if change:
-        running = await attempts.resume(agent, task=REVISE.format(change=change))
-        return await _settled(attempts, await _answered(running), request, types)
-    try:
-        known = await attempts.get(agent)
-    except NotFound:
-        running = await attempts.start(
-            prompt(request, types),
-            kind=kind,
-            name=agent,
-            cwd=folder,
-            in_place=True,
-            model=options["model"],
-            tools_allowed=TOOLS,
-            permission="deny",
-            time_limit_s=options["time_limit_s"],
-        )
-        return await _settled(attempts, await _answered(running), request, types)
-    if known.is_open:
-        taken_up = await attempts.adopt(agent)
-        known = await attempts.get(agent) if taken_up is None else await _answered(taken_up)
-    if known.failure:
-        known = await _answered(await attempts.resume(agent))
-    return await _settled(attempts, known, request, types)
-
-
-async def _settled(attempts: Attempts, attempt: Attempt, request: str, types: Mapping[str, AgentType]) -> Plan:
-    """The plan in what an agent answered; what is wrong with it, the agent may correct once."""
-    try:
-        return understand(_answer_of(attempt), request, types)
-    except BadPlan as error:
-        problems = "\n".join(f"- {each}" for each in error.problems)
-        running = await attempts.resume(attempt.agent, task=REPAIR.format(problems=problems))
-        return understand(_answer_of(await _answered(running)), request, types)
-
-
-def _answer_of(attempt: Attempt) -> str:
-    if attempt.failure:
-        raise PlanningFailed(attempt)
-    return attempt.result or attempt.last_text
-
-
-async def _answered(running: LiveAttempt) -> Attempt:
-    """The attempt when it has ended. Its plan is of use here alone, so it is stopped when this is cancelled."""
-    try:
-        return await running.wait()
-    except asyncio.CancelledError:
-        await running.stop(grace_s=GRACE_S)
-        await running.wait()
-        raise
-
-
-def prompt(request: str, types: Mapping[str, AgentType]) -> str:
+def prompt(request: str, types: Mapping[str, AgentType], checks: Sequence[Gate] = ()) -> str:
     """The prompt of the planner."""
     schema = json.dumps(msgspec.json.schema(Planned), indent=1)
     known = "\n".join(f"- {each.name}: {each.description}" for each in types.values())
-    return PROMPT.format(request=request, schema=schema, types=known, tasks_max=TASKS_MAX)
+    text = PROMPT.format(request=request, schema=schema, types=known, tasks_max=TASKS_MAX)
+    commands = "\n".join(f"    {shlex.join(each.command)}" for each in checks)
+    return text + CHECKED.format(commands=commands) if checks else text
 
 
-def understand(answer: str, request: str, types: Mapping[str, AgentType]) -> Plan:
+def checks_of(options: Mapping[str, Any]) -> list[Gate]:
+    """What the work of each task of a planned request must pass; InvalidInput when it cannot be a check."""
+    gates = [Gate(command=list(command)) for command in options.get("gates") or ()]
+    problems = check(Plan(tasks=[Task(name=NAME, task=NAME, gates=gates)]))
+    if problems:
+        hint = problems[0].hint or "give a command, such as 'make test'"
+        raise InvalidInput(f"a gate cannot be used: {problems[0].what}", hint=hint)
+    return gates
+
+
+def understand(answer: str, run: Run, types: Mapping[str, AgentType]) -> Plan:
     """The plan in an answer; BadPlan has everything that is wrong with it, said so that the agent can correct it."""
     data = _json_in(answer)
     if data is None:
@@ -195,8 +125,36 @@ def understand(answer: str, request: str, types: Mapping[str, AgentType]) -> Pla
         raise BadPlan([Problem("answer", str(error))]) from error
     if len(planned.tasks) > TASKS_MAX:
         raise BadPlan([Problem("plan", f"{len(planned.tasks)} tasks are too many", f"at most {TASKS_MAX}")])
-    tasks = [Task(**msgspec.structs.asdict(task)) for task in planned.tasks]
-    return checked(Plan(tasks=tasks, request=request, summary=planned.summary), agents=types)
+    gates = checks_of(run.options)
+    tasks = [Task(**msgspec.structs.asdict(task), gates=gates) for task in planned.tasks]
+    return with_more(run, Plan(tasks=tasks, request=run.request, summary=planned.summary), types)
+
+
+def propose(found: ValidPlan, at_us: int, *, by: str = "") -> PlanProposed:
+    """The event that proposes a plan, with the types of agents that it was checked against."""
+    tasks = [msgspec.to_builtins(task) for task in found.plan.tasks]
+    options = {"agents": agent_types.to_data(found.plan, found.types)}
+    return PlanProposed(tasks=tasks, summary=found.plan.summary, options=options, by=by, at_us=at_us)
+
+
+def proposed(run: Run) -> ValidPlan | None:
+    """The plan of a run that waits to be approved."""
+    if run.proposal is None:
+        return None
+    options = run.proposal.options
+    types = {name: agent_types.of_task(options, name) for name in options.get("agents") or {}}
+    return ValidPlan(_plan_of(run.proposal, run.request), types)
+
+
+def check_again(run: Run) -> None:
+    """BadPlan when the plan that was approved does not fit tasks that the run was given meanwhile."""
+    assert run.proposal is not None
+    with_more(run, _plan_of(run.proposal, run.request))
+
+
+def _plan_of(proposal: ProposedPlan, request: str) -> Plan:
+    tasks = msgspec.convert(proposal.tasks, list[Task])
+    return Plan(tasks=tasks, request=request, summary=proposal.summary)
 
 
 def _json_in(answer: str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from maos import workspaces
+from maos.agents import project_files
 from maos.bus.bus import Bus
 from maos.clock import Clock
 from maos.engine import checkpoints, ownership
@@ -23,31 +24,34 @@ from maos.engine import consent as consents
 from maos.engine.attempt_spec import check_places
 from maos.engine.attempts import Attempts
 from maos.engine.ownership import claim
+from maos.engine.permissions import allowed_by_rules
 from maos.engine.recorder import Recorder
-from maos.engine.streams import RUN
+from maos.engine.streams import RUN, check_version, own_run
 from maos.engine.streams import new_id as new_id
-from maos.errors import InvalidInput
+from maos.errors import InvalidInput, NotPermitted
 from maos.journal.journal import Journal
 from maos.model.attempt import check_run
-from maos.model.events.run import RunClaimed, RunCreated, RunEvent, RunPlanned, RunResumed
+from maos.model.events.parts import Limits
+from maos.model.events.run import RunClaimed, RunCreated, RunEvent, RunHandedOver, RunPlanned, RunResumed
 from maos.model.failure import REPEATABLE
 from maos.model.message import inbox
-from maos.model.plan import ASK, Plan
+from maos.model.plan import ASK, Plan, Task
+from maos.model.principal import PrincipalKind
 from maos.model.run import Run, stream
 from maos.model.status import RunStatus
 from maos.runs import agent_types, consent, file_changes, plan_input, planner
-from maos.runs.agent_types import AgentType
 from maos.runs.cleanup import Upkeep
 from maos.runs.consent import Act
 from maos.runs.feed import Observer
 from maos.runs.notify import Notifier, addresses
 from maos.runs.operations import RunOperations
-from maos.runs.plan_input import Addition, PlanInput, ValidPlan
+from maos.runs.plan_input import Addition, PlanInput, RunOptions, ValidPlan
 from maos.runs.scheduler import Listener, Scheduler
 from maos.runs.status import is_executing
 from maos.runs.worker import AgentWorker
 from maos.travel import relocation
 from maos.travel.relocation import Moved
+from maos.workspaces import products
 
 KEEP = "keep"
 """When the plan file of a run has changed: finish with the file as it was."""
@@ -81,30 +85,13 @@ class Runs(RunOperations):
 
     # --- starting --------------------------------------------------------------------------------------------
 
-    async def plan(
-        self,
-        request: str,
-        *,
-        run: str,
-        folder: Path | str,
-        options: Mapping[str, Any],
-        types: Mapping[str, AgentType] | None = None,
-        change: str = "",
-    ) -> Plan:
-        """Have an agent plan a request, or change the plan that it made; `run` is the id that its run will have."""
-        where = Path(folder)
-        known = agent_types.known(where) if types is None else types
-        return await planner.ask(
-            self._attempts, request, run=run, folder=where, options=options, types=known, change=change
-        )
-
     async def create(
         self,
         plan: PlanInput,
         *,
         request: str = "",
         folder: Path | str | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: RunOptions | Mapping[str, Any] | None = None,
         id: str = "",
     ) -> Run:
         """Record a run of an approved plan without claiming it; any engine can execute it.
@@ -127,10 +114,14 @@ class Runs(RunOperations):
         plan: ValidPlan | PlanInput,
         *,
         folder: Path | str,
-        options: Mapping[str, Any] | None = None,
+        options: RunOptions | Mapping[str, Any] | None = None,
         id: str = "",
+        is_claimed: bool = True,
+        is_vouched: bool = False,
     ) -> Run:
-        """Record a run of an approved plan and claim it for this engine; `execute` then executes it.
+        """Record a run of an approved plan and claim it for this engine; `execute` then executes it. Unless it
+        `is_claimed`, it waits for any engine, such as that of `maos serve`. A program with a token can start only tasks
+        in words, unless a person who may use this machine vouches for the plan (`is_vouched`).
 
         The plan and the types of agents it names are checked, their programs are looked for, and the run gets a
         workspace of its own for the merged work, unless its options say `in_place`. Options that are not given are
@@ -143,21 +134,94 @@ class Runs(RunOperations):
             run = await m.runs.start(plan, folder="/tmp")
             run = await m.runs.execute(run.id)
         """
+        self._journal.principal.check_may_decide("start a run")
         where = Path(folder)
         if not isinstance(plan, ValidPlan):
             plan = await asyncio.to_thread(plan_input.validate, plan, agent_types.known(where))
-        given = plan_input.with_defaults(self._attempts.settings.values, {**plan.options, **(options or {})})
+        if not is_vouched:
+            self._check_remote(plan.plan.tasks)
+        settings = self._attempts.settings
+        settings.loaded.check_agreed()
+        workspace = plan_input.workspace_options(settings.values, plan.options, options or {})
+        given = plan_input.with_defaults(settings.values, {**plan.options, **(options or {}), **workspace})
         kept = {**given, "agents": agent_types.to_data(plan.plan, plan.types)}
-        for kind in sorted(set(agent_types.kinds(plan.plan, kept).values()) - set(REPEATABLE)):
-            self._attempts.program(kind)
+        kinds = sorted(set(agent_types.kinds(plan.plan, kept).values()))
+        if not is_vouched:
+            self._check_remote_kinds(kinds, named=str((options or {}).get("kind", "")))
+        for kind in kinds:
+            if kind not in REPEATABLE:
+                self._attempts.program(kind)
+        self._check_prices(plan.plan.tasks, kept)
         id = id or new_id()
         if not kept.get("in_place"):
-            into = await workspaces.prepare(where, id, root=self._attempts.folder / "workspaces")
+            uncommitted = kept.get("include_uncommitted", False)
+            root = self._attempts.folder / "workspaces"
+            into = await workspaces.prepare(where, id, root=root, include_uncommitted=uncommitted)
             kept |= {"in_place": True} if into.in_place else {"workspace": into.to_data()}
-            kept["notes"] = list(into.notes)
-        recorder = await self._record(plan.plan, "", where, kept, id, is_claimed=True)
-        self._hold(recorder)
+            kept["notes"] = [*into.notes, *await self._left_out(plan.plan, where, kept)]
+        how = {"is_claimed": is_claimed, "is_handed_over": not is_claimed}
+        recorder = await self._record(plan.plan, "", where, kept, id, **how)
+        if is_claimed:
+            self._hold(recorder)
+        else:
+            await recorder.release()
         return recorder.fold
+
+    async def _left_out(self, plan: Plan, folder: Path, options: Mapping[str, Any]) -> list[str]:
+        """What of the person's folder the agents of a new run do not have, and how they are given it."""
+        notes = []
+        if not (options.get("setup") or options.get("copy_ignored")):
+            found = await products.worth_naming(folder)
+            if found:
+                shown = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+                notes.append(f"agents do not see ignored files: {shown} (--copy-ignored, or --setup to make them)")
+        kinds = set(agent_types.kinds(plan, options).values())
+        if not options.get("project_settings") and any(map(self._attempts.takes_words, kinds)):
+            names = await asyncio.to_thread(project_files.present, folder)
+            if names:
+                notes.append(f"agents are not given the project's {', '.join(names)} (--project-settings)")
+        return notes
+
+    async def start_request(
+        self,
+        request: str,
+        *,
+        folder: Path | str,
+        options: RunOptions | Mapping[str, Any] | None = None,
+        is_approved: bool = False,
+        id: str = "",
+        is_claimed: bool = True,
+    ) -> Run:
+        """Record a run of a request and claim it for this engine; `execute` then executes it.
+
+        Its first task, `plan`, has an agent make a plan. The run then asks a person, who answers yes, no, or what to
+        change, unless the plan `is_approved` in advance; then the tasks of the plan are added and start.
+
+        Example::
+
+            run = await m.runs.start_request("Add a --verbose option", folder=".", is_approved=True)
+            run = await m.runs.execute(run.id)
+        """
+        given = plan_input.with_defaults(self._attempts.settings.values, options or {})
+        if not self._attempts.takes_words(given["kind"]):
+            hint = "choose another --kind, or give a --plan FILE"
+            raise InvalidInput(f"an agent of kind {given['kind']} cannot plan", hint=hint)
+        first = planner.first_plan(request, is_approved=is_approved)
+        if planner.checks_of(given) and self._journal.principal.kind is PrincipalKind.TOKEN:
+            hint = "`maos run --gate` in a terminal does"
+            raise NotPermitted("over HTTP a run is given no commands, and so no gates; nothing was started", hint=hint)
+        self._check_remote_kinds([given["kind"]], named=str((options or {}).get("kind", "")))
+        given["planner"] = planner.NAME
+        how: dict[str, Any] = {"id": id, "is_claimed": is_claimed, "is_vouched": True}
+        return await self.start(first, folder=folder, options=given, **how)
+
+    def _check_remote_kinds(self, kinds: Iterable[str], *, named: str) -> None:
+        """NotPermitted when a program with a token would have agents that run commands, or names a program itself."""
+        who = self._journal.principal
+        refused = [kind for kind in kinds if not self._attempts.takes_words(kind) or (kind == named and ":" in kind)]
+        if who.kind is PrincipalKind.TOKEN and refused:
+            what = f"{who} cannot start agents of the kind {refused[0]}; nothing was started"
+            raise NotPermitted(what, hint="over HTTP agents are models; `maos run` in a terminal starts any kind")
 
     async def _record(
         self,
@@ -168,6 +232,7 @@ class Runs(RunOperations):
         id: str,
         *,
         is_claimed: bool,
+        is_handed_over: bool = False,
     ) -> Recorder[Run]:
         """Write a new run with one append, under a lease that the caller has then."""
         run = Run(id=check_run(id) if id else new_id())
@@ -179,11 +244,15 @@ class Runs(RunOperations):
             folder=str(folder or ""),
             options={**({"conflicts": plan.conflicts} if plan.conflicts != ASK else {}), **options},
             owner=ownership.identity(lease),
+            by=self._journal.by,
             at_us=at_us,
         )
         planned = RunPlanned(tasks=[msgspec.to_builtins(task) for task in plan.tasks], at_us=at_us)
+        owned: list[RunEvent] = [self._claimed(recorder, "manual")] if is_claimed else []
+        if is_handed_over:
+            owned = [RunHandedOver(by=self._journal.by, at_us=at_us)]
         try:
-            await recorder.append(created, planned, *([self._claimed(recorder, "manual")] if is_claimed else ()))
+            await recorder.append(created, planned, *owned)
         except BaseException:
             await self._journal.release(lease)
             raise
@@ -199,15 +268,17 @@ class Runs(RunOperations):
         folder: Path | str | None = None,
         on_change: str = KEEP,
         add: Addition | None = None,
-        options: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
         now: bool = False,
+        source: str = "manual",
     ) -> Run | None:
-        """Claim a run that has something left to do, for `execute`. None with `now` if another engine executes it.
+        """Claim a run that has something left to do, for `execute`. None with `now` if another engine executes it, and
+        when an agent adds tasks to its own run, which the engine that executes the run is requested to do.
 
         In this order, and nothing of it without the one before: the run is moved to `folder`, a person agrees to what
         came with a file, a changed plan file is handled as `on_change` says (keep, replay or refuse), tasks are
-        added, and the run is claimed with `options`, which replace those of the same names. `now` does not wait for
-        the end of a rate limit.
+        added, `limits` are changed as by `update`, and the run is claimed. `now` does not wait for the end of a rate
+        limit.
 
         Example::
 
@@ -216,6 +287,10 @@ class Runs(RunOperations):
         """
         told = observer or Observer()
         run = await self.get(id)
+        if add is not None and self._journal.principal.is_agent:
+            await self.request_tasks(run.id, add.plan)
+            return None
+        self._journal.principal.check_may_decide(f"resume {run.id}")
         if folder is not None:
             told.moved(await self.move(run.id, folder))
             run = await self.get(run.id)
@@ -229,11 +304,37 @@ class Runs(RunOperations):
         check_resumable(run)
         if now and await self.wake(run.id) and is_executing(run):
             return None
-        given = {**(options or {}), **agreed}
-        if "budget" in given:  # limits that it does not name stay as they were
-            given["budget"] = {**(run.options.get("budget") or {}), **given["budget"]}
-        await self._claim(run, given, is_going=was_going)
+        changed = None
+        if limits is not None and limits.given:
+            changed = self._update_of(run, limits)
+        await relocation.restore(self._journal, self._clock, self._attempts, run)
+        await self._claim(run, agreed, source, is_going=was_going)
+        if changed is not None:
+            await self._change(self._claims[run.id], changed)
         return self._claims[run.id].fold
+
+    async def hand_over(self, id: str, *, expected: int | None = None) -> Run:
+        """Have any engine, such as that of `maos serve`, resume a run that is paused, has failed or was interrupted.
+
+        With `expected`, only while the run is at that version; else Conflict.
+
+        Example::
+
+            run = await m.runs.hand_over("r-1")
+            print(run.is_handed_over)
+        """
+        run = await self.get(id)
+        check_version(run, expected)
+        self._journal.principal.check_may_decide(f"resume {run.id}")
+        if is_executing(run):
+            raise InvalidInput(f"{run.id} is being executed", hint=f"`maos status {run.id} --watch` watches it")
+        check_resumable(run)
+        await self._check_claimable(run)
+        async with own_run(self._journal, self._clock, run, expected=expected) as recorder:
+            now, stamp = recorder.fold, self._stamp()
+            resumed = () if now.is_going else (RunResumed(retries=not now.retries_chosen, **stamp),)
+            await recorder.append(*resumed, RunHandedOver(**stamp))
+            return recorder.fold
 
     async def _agreed(self, run: Run, observer: Observer) -> dict[str, Any]:
         """Options of a run that a person agrees to; NotAgreed when it came with a file and no person does."""
@@ -267,7 +368,9 @@ class Runs(RunOperations):
         for name in (*run.tasks, *(task.name for task in consent.asked(run, commands))):
             if attempt := await self._attempts.newest(run.agent(name)):  # else it has not begun
                 newest[attempt.agent] = attempt
-        return consent.of_run(run, newest, commands)
+        rules = await allowed_by_rules(self._journal, run.id)
+        found = consent.of_run(run, newest, commands)
+        return [each if each.command else each._replace(tools=(*each.tools, *rules)) for each in found]
 
     async def agree(self, id: str) -> dict[str, Any]:
         """Record that a person who has seen `acts` agrees to what an imported run does, and create its worktrees;
@@ -277,6 +380,7 @@ class Runs(RunOperations):
 
             run = await m.runs.execute("r-1", options=await m.runs.agree("r-1"))
         """
+        self._journal.principal.check_may_decide(f"agree to what {id} would do")
         run = await self.get(id)
         if not await self.needs_consent(run.id):
             return {}
@@ -307,14 +411,18 @@ class Runs(RunOperations):
         Unless it `is_going`, failed tasks are tried again. A run that was given more work counts as going from then on.
         """
         await self._check_claimable(run)
+        left = [msgspec.convert(each.plan, Task) for each in run.tasks.values() if not each.status.is_done]
+        self._check_prices(left, {**run.options, **(options or {})})
         hint = f"`maos status {run.id} --watch` watches it from here"
         look = partial(RUN.load, self._journal, run.id)
         lease = await claim(self._journal, self._clock, stream(run.id), run, is_open=run.is_open, hint=hint, look=look)
-        recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
-        claimed = self._claimed(recorder, source, options)
-        is_again = not (run.is_going if is_going is None else is_going)
         try:
-            resumed = RunResumed(retries=not run.retries_chosen, at_us=claimed.at_us)
+            run = await self.get(run.id)  # a command may have been applied while this engine waited for the lease
+            await self._check_claimable(run)
+            recorder = Recorder(self._journal, RUN, run, lease, lease_s=self._lease_s)
+            claimed = self._claimed(recorder, source, options)
+            is_again = not (run.is_going if is_going is None else is_going)
+            resumed = RunResumed(retries=not run.retries_chosen, by=claimed.by, at_us=claimed.at_us)
             await recorder.append(claimed, *([resumed] if is_again else ()))
         except BaseException:
             await self._journal.release(lease)
@@ -326,8 +434,13 @@ class Runs(RunOperations):
         self._claims[recorder.fold.id] = recorder
 
     def _claimed(self, recorder: Recorder[Run], source: str, options: Mapping[str, Any] | None = None) -> RunClaimed:
-        owner, at_us = ownership.identity(recorder.lease), self._clock.now_us()
-        return RunClaimed(owner=owner, source=source, options=dict(options or {}), at_us=at_us)
+        return RunClaimed(
+            owner=ownership.identity(recorder.lease),
+            source=source,
+            options=dict(options or {}),
+            by=self._journal.by,
+            at_us=self._clock.now_us(),
+        )
 
     # --- executing -------------------------------------------------------------------------------------------
 
@@ -363,18 +476,21 @@ class Runs(RunOperations):
             raise InvalidInput(f"{id} is claimed already", hint="give its options to `start` or `resume`")
         recorder = self._claims.pop(id)
         run = recorder.fold
-        fixed = run.options.get("concurrency") if concurrency is None else concurrency
+
+        def fixed() -> int | None:
+            return run.options.get("concurrency", concurrency)
 
         def warn(text: str) -> None:
             told.notice(text, {"kind": "warning", "text": text})
 
-        notifier = Notifier(self._journal, self._clock, id, to, tell=warn)
+        page = self._attempts.settings.values.serve.url
+        notifier = Notifier(self._journal, self._clock, id, to, tell=warn, url=page)
         upkeep = Upkeep(
             self._cleaner,
             self._attempts.settings,
             tell=told.notice,
             concurrency=fixed,
-            set_concurrency=lambda number: self.set_concurrency(id, number),
+            set_concurrency=partial(self._set_concurrency, id),
             notifier=notifier,
         )
 
@@ -400,7 +516,7 @@ class Runs(RunOperations):
         run = scheduler.run
         self._schedulers[run.id] = scheduler
         if run.id in self._to_pause:
-            scheduler.pause(self._to_pause.pop(run.id))
+            scheduler.pause(self._to_pause.pop(run.id), by=self._journal.by)
         saving = asyncio.create_task(checkpoints.autosave(run, scheduler.note, self._clock, self._checkpoint_s))
         try:
             return await upkeep.beside(scheduler.execute())
@@ -419,12 +535,12 @@ class Runs(RunOperations):
     def pause_here(self, id: str, why: str) -> None:
         """Pause a run that this engine executes, or is about to: its agents are stopped, and can be resumed."""
         if id in self._schedulers:
-            self._schedulers[id].pause(why)
+            self._schedulers[id].pause(why, by=self._journal.by)
         else:
             self._to_pause[id] = why
 
-    def set_concurrency(self, id: str, concurrency: int) -> None:
-        """Set how many agents work at once on a run that this engine executes."""
+    def _set_concurrency(self, id: str, concurrency: int) -> None:
+        """Have as many agents work at once on a run that this engine executes as the settings say now."""
         if id in self._schedulers:
             self._schedulers[id].set_concurrency(concurrency)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -25,6 +25,7 @@ from maos.model.events.records import ToolCalled
 from maos.model.status import AttemptStatus
 from maos.model.tool_calls import stream
 from maos.store.contract import Key
+from maos.tuples import NamedTuple
 
 LOOK_BACK = 100
 """How many events back to look for calls whose replies may not have arrived."""

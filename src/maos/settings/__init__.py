@@ -8,15 +8,111 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
+
+from maos.redact import is_secret_value
+from maos.tuples import NamedTuple
 
 FILE_NAME = "maos.toml"
 DATABASE_DEFAULT = "maos.db"
 LEASE_S = 30.0
 """These two are here for programs that need no other setting: the schema takes time to load."""
 _SECRET_OPTIONS = ("password", "sslpassword")
+_HIDDEN_OPTIONS = (*_SECRET_OPTIONS, "passfile")
 """Options in the URL of a database that are never shown."""
+
+
+class DatabaseName:
+    """A database as it was named: a path, `:memory:`, or a URL.
+
+    A URL can have a password, also one with characters that a URL cannot have. Whatever prints this prints the URL
+    without it: only `reveal` returns the password.
+    """
+
+    __slots__ = ("_given",)
+
+    def __init__(self, given: str | os.PathLike[str] | DatabaseName) -> None:
+        self._given: str = given._given if isinstance(given, DatabaseName) else os.fspath(given)
+
+    def reveal(self) -> str:
+        """Return the name with its password, for the program that connects."""
+        return self._given
+
+    @property
+    def is_url(self) -> bool:
+        """Whether it is a URL."""
+        return "://" in self._given
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """Return the password by a name for `Redactor`: what is in the URL, or in the file that it names.
+
+        One that occurs in ordinary text is left out, since it would be removed there too: a single word, a number, and
+        the user, host or database of the same URL.
+        """
+        found = {name: value for name, value in self._options() if name in _SECRET_OPTIONS}
+        user_info, at, place = self._given.partition("://")[2].rpartition("@")
+        address, _, path = place.partition("?")[0].partition("/")
+        others = {unquote(each) for each in (user_info.partition(":")[0], address, address.rpartition(":")[0], path)}
+        others |= {value for name, value in self._options() if name in ("user", "host", "dbname")}
+        if at and ":" in user_info:
+            found["database-password"] = unquote(user_info.partition(":")[2])
+        for file in [value for name, value in self._options() if name == "passfile"]:
+            try:
+                lines = Path(file).read_text(errors="replace").splitlines()
+            except OSError:
+                continue  # the connection fails, and says so
+            found |= {f"database-password-{number}": _last_field(line) for number, line in enumerate(lines)}
+        return {name: value for name, value in found.items() if is_secret_value(value) and value not in others}
+
+    def with_password_in(self, file: Path) -> DatabaseName:
+        """Return the URL with its password left out, and read from a file instead: see `password_line`."""
+        shown = str(self)
+        return DatabaseName(f"{shown}{'&' if '?' in shown else '?'}passfile={quote(str(file))}")
+
+    @property
+    def password_line(self) -> str:
+        """The line that a password file of PostgreSQL has for it; empty if the URL has no password."""
+        options = dict(self._options())
+        user_info, _at, _place = self._given.partition("://")[2].rpartition("@")
+        password = unquote(user_info.partition(":")[2]) or options.get("password", "")
+        escaped = password.replace("\\", "\\\\").replace(":", "\\:")
+        return f"*:*:*:*:{escaped}\n" if self.is_url and password else ""
+
+    def _options(self) -> list[tuple[str, str]]:
+        pairs = [each.partition("=") for each in self._given.partition("?")[2].split("&")] if self.is_url else []
+        return [(unquote(name).lower(), unquote(value)) for name, _, value in pairs]
+
+    def __str__(self) -> str:
+        scheme, mark, rest = self._given.partition("://")
+        if not mark:
+            return self._given
+        user_info, at, place = rest.rpartition("@")
+        shown = f"{scheme}://{user_info.partition(':')[0]}{at}{place}"
+        address, question, query = shown.partition("?")
+        options = [each for each in query.split("&") if unquote(each.partition("=")[0]).lower() not in _HIDDEN_OPTIONS]
+        return f"{address}{question if any(options) else ''}{'&'.join(options)}"
+
+    def __repr__(self) -> str:
+        return repr(str(self))
+
+    def __format__(self, how: str) -> str:
+        return format(str(self), how)
+
+    def __fspath__(self) -> str:
+        return str(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DatabaseName) and self._given == other._given
+
+    def __hash__(self) -> int:
+        return hash(self._given)
+
+
+def _last_field(line: str) -> str:
+    """Return the password in a line of a password file, where a backslash comes before each colon in it."""
+    fields = line.replace("\\\\", "\0").replace("\\:", "\1").split(":")
+    return fields[-1].replace("\1", ":").replace("\0", "\\")
 
 
 def names_program(kind: str) -> bool:
@@ -101,21 +197,6 @@ def are_there(environment: Mapping[str, str] | None = None) -> bool:
     return any(each.path.exists() for each in find_files(Path.cwd(), config_folder(environment)).sources)
 
 
-def without_password(database: str) -> str:
-    """Return the URL of a database without its password, also if that has characters which a URL cannot have.
-
-    The path of a database stays as it is.
-    """
-    scheme, mark, rest = database.partition("://")
-    if not mark:
-        return database
-    user_info, at, place = rest.rpartition("@")
-    shown = f"{scheme}://{user_info.partition(':')[0]}{at}{place}"
-    address, question, query = shown.partition("?")
-    options = [each for each in query.split("&") if unquote(each.partition("=")[0]).lower() not in _SECRET_OPTIONS]
-    return f"{address}{question if any(options) else ''}{'&'.join(options)}"
-
-
 def folder_of(place: str, environment: Mapping[str, str] | None = None) -> Path:
     """Return the folder for running agents of one database: two databases may have agents of the same name."""
     import hashlib  # loads OpenSSL, which most commands do not need
@@ -124,6 +205,16 @@ def folder_of(place: str, environment: Mapping[str, str] | None = None) -> Path:
     name = absolute.rpartition("/")[2].partition("?")[0].removesuffix(".db")
     readable = "".join(char for char in name if char.isalnum())[:20] or "database"
     return state_folder(environment) / f"{readable}-{hashlib.sha256(absolute.encode()).hexdigest()[:8]}"
+
+
+def is_own_folder(path: Path, kind: str, home: Path) -> bool:
+    """Return whether a folder is directly below the folder `kind` of `home`, where the files of agents of a database
+    are, or of the same for another database of this user: a database can be moved. Events can name any folder."""
+    if not path.is_absolute() or ".." in path.parts:
+        return False
+    root = Path(os.path.realpath(path.parent))
+    is_beside = root.name == kind and root.parent.parent == Path(os.path.realpath(state_folder()))
+    return root == Path(os.path.realpath(home / kind)) or is_beside
 
 
 def state_folder(environment: Mapping[str, str] | None = None) -> Path:

@@ -8,29 +8,39 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from maos.errors import InvalidInput, MaosError, UnknownFormat
 from maos.faults import crash_point
-from maos.files import read_bounded, sync_folder
-from maos.redact import REDACTED, Redactor
-from maos.settings import SettingsSource, config_folder, find_files, names_program, schema, without_password
-from maos.settings.positions import NotToml, Position, Problem, find_positions, parse_toml
+from maos.files import private_folder, read_bounded, sync_folder
+from maos.redact import REDACTED, Redactor, is_secret_name
+from maos.settings import (
+    DatabaseName,
+    SettingsSource,
+    config_folder,
+    find_files,
+    names_program,
+    schema,
+    state_folder,
+)
+from maos.settings.positions import DIGITS_MAX, NotToml, Position, Problem, find_positions, parse_toml
 from maos.settings.schema import Field, Settings
+from maos.tuples import NamedTuple
 
 FILE_BYTES_MAX = 64 << 10
 SHOWN_CHARS_MAX = 60
 DEFAULT, VARIABLE, FLAG = "default", "variable", "flag"
-_SECRET = re.compile(r"(?i)(^|[_.-])(api_?)?(key|token|secret|password|passwd|passphrase|credentials?)s?$")
+HIDDEN = "(hidden)"
+"""In the place of addresses, which may have a key in them."""
 _NOT_SETTINGS = (
-    "MAOS_HOME", "MAOS_DB_SCHEMA", "MAOS_RUN", "MAOS_AGENT", "MAOS_ATTEMPT", "MAOS_ATTEMPT_FOLDER",
-    "MAOS_CLAUDE_SETTING_SOURCES", "MAOS_CODEX_TRUST_WORKSPACE",
+    "MAOS_HOME", "MAOS_DB_SCHEMA", "MAOS_RUN", "MAOS_ATTEMPT", "MAOS_ATTEMPT_FOLDER", "MAOS_ATTEMPT_SECRET",
+    "MAOS_URL", "MAOS_TOKEN",
 )  # fmt: skip
 
 
@@ -43,6 +53,39 @@ class SettingOrigin(NamedTuple):
     """The file with its line, or the name of the variable or flag."""
 
 
+class AskedFor(NamedTuple):
+    """Settings of a project's file that take effect when the user has agreed to them."""
+
+    path: Path
+    values: Mapping[str, Any]
+
+    def agree(self, environment: Mapping[str, str] | None = None) -> None:
+        """Record that this user has agreed to them, as they are now."""
+        private_folder(self._file(environment).parent)
+        self._file(environment).touch(mode=0o600)
+
+    def is_agreed(self, environment: Mapping[str, str] | None = None) -> bool:
+        """Whether this user has agreed to them."""
+        return self._file(environment).is_file()
+
+    def _file(self, environment: Mapping[str, str] | None) -> Path:
+        import hashlib  # loads OpenSSL, which most commands do not need
+
+        said = json.dumps([str(self.path), self.values], sort_keys=True, default=list)
+        return state_folder(environment) / "agreed" / hashlib.sha256(said.encode()).hexdigest()
+
+
+class NotAgreedTo(InvalidInput):
+    """A project's settings file names commands, variables or files, and the user has not agreed to them."""
+
+    def __init__(self, asked: AskedFor) -> None:
+        names = ", ".join(asked.values)
+        super().__init__(
+            f"{asked.path} sets {names}, and you have not agreed to it",
+            hint="`maos admin trust` shows it and asks you; or remove it from the file",
+        )
+
+
 class Loaded(NamedTuple):
     """All settings, and where each comes from."""
 
@@ -51,6 +94,13 @@ class Loaded(NamedTuple):
     files: Sequence[Path]
     notes: Sequence[str] = ()
     """Remarks about the files that are not mistakes."""
+    asked: AskedFor | None = None
+    """What the project's file sets and the user has not agreed to; it has no effect."""
+
+    def check_agreed(self) -> None:
+        """NotAgreedTo when the project's file asks for something that the user has not agreed to."""
+        if self.asked is not None:
+            raise NotAgreedTo(self.asked)
 
 
 class BadSettings(InvalidInput):
@@ -74,6 +124,7 @@ class _Layer(msgspec.Struct):
     origins: dict[str, SettingOrigin] = {}
     problems: list[Problem] = []
     notes: list[str] = []
+    asked: dict[str, Any] = {}
 
 
 def load(
@@ -92,28 +143,53 @@ def load(
         raise BadSettings(problems)
     values: dict[str, Any] = {}
     origins: dict[str, SettingOrigin] = {}
-    for layer in layers:
+    asked = None
+    for source, layer in zip_longest(sources, layers):
+        if layer.asked:
+            found = AskedFor(source.path, layer.asked)
+            asked = None if found.is_agreed(environment) else found
+            values |= layer.asked if asked is None else {}
         values |= layer.values
-        origins |= layer.origins
+        origins |= {name: each for name, each in layer.origins.items() if asked is None or name not in asked.values}
+    if problems := _incomplete(values, origins):
+        raise BadSettings(problems)
     notes = [note for layer in layers for note in layer.notes]
-    return Loaded(_build(values), origins, [each.path for each in sources], notes)
+    if asked is not None:
+        notes.append(f"{asked.path}: {', '.join(asked.values)} takes effect when you agree to it: `maos admin trust`")
+    return Loaded(_build(values), origins, [each.path for each in sources], notes, asked)
 
 
 def _build(by_name: Mapping[str, Any]) -> Settings:
     tables: dict[str, Any] = {}
-    policies: dict[str, dict[str, Any]] = {}
     for name, value in by_name.items():
-        if name.startswith("cleanup.of."):
-            kind, _, key = name.removeprefix("cleanup.of.").rpartition(".")
-            policies.setdefault(kind, {})[key] = value
-        else:
-            table, _, key = name.partition(".")
-            tables.setdefault(table, {})[key] = value
-    if policies:
-        cleanup = tables.setdefault("cleanup", {})
-        general = {name: cleanup[name] for name in schema.PolicySettings.__struct_fields__ if name in cleanup}
-        cleanup["of"] = {kind: general | each for kind, each in policies.items()}
-    return msgspec.convert(tables, Settings)
+        section, _, key = name.partition(".")
+        table = tables.setdefault(section, {})
+        if schema.table_of(name):
+            own, _, key = key.removeprefix("of.").rpartition(".")
+            table = table.setdefault("of", {}).setdefault(own, {})
+        table[key] = value
+    cleanup = tables.get("cleanup", {})
+    general = {name: cleanup[name] for name in schema.PolicySettings.__struct_fields__ if name in cleanup}
+    if "of" in cleanup:
+        cleanup["of"] = {kind: general | each for kind, each in cleanup["of"].items()}
+    return msgspec.convert(tables, Settings, dec_hook=schema.read_name)
+
+
+_NEEDED = {
+    "prices.of": (("input", "output"), "a price is in dollars for a million tokens"),
+    "mcp.of": (("command",), "the program and its arguments, as a list"),
+}
+
+
+def _incomplete(values: Mapping[str, Any], origins: Mapping[str, SettingOrigin]) -> list[Problem]:
+    """Prices and servers that lack what each must have."""
+    found: dict[str, Problem] = {}
+    for name in values:
+        needed, hint = _NEEDED.get(schema.table_of(name), ((), ""))
+        own = name.rpartition(".")[0]
+        if lacking := [each for each in needed if f"{own}.{each}" not in values]:
+            found[own] = Problem(origins[name].where, f"{own} has no {' and no '.join(lacking)}", hint)
+    return list(found.values())
 
 
 # --- files -------------------------------------------------------------------------------------------------------
@@ -148,6 +224,8 @@ def check(text: str, source: SettingsSource) -> _Layer:
         problem = Problem(f"{name}:{error.position.line}:{error.position.column}", str(error))
     except RecursionError:
         problem = Problem(name, "is nested too deeply for settings")
+    except ValueError:  # of a number that Python cannot print; in TOML it has hexadecimal digits
+        problem = Problem(name, f"a number has more than {DIGITS_MAX} digits")
     return _Layer(problems=[problem])
 
 
@@ -188,17 +266,19 @@ class _File:
                 self._layer.notes.append(f"{where}: {name} of version {version} is {newer} now")
                 name = newer
         field = schema.fields().get(name)
-        if name.startswith("cleanup.of.") and len(path) > 3:
-            field = schema.policy_fields(".".join(path[2:-1])).get(name)
-        if field is None and _SECRET.search(name) and not get_close_matches(name, schema.fields(), n=1, cutoff=0.85):
+        if (table := schema.table_of(name)) and len(path) > 3:
+            field = schema.named_fields(table, ".".join(path[2:-1])).get(name)
+        is_secret = field is None and is_secret_name(name.replace(".", "_"))
+        if is_secret and not get_close_matches(name, schema.fields(), n=1, cutoff=0.85):
             hint = "files must not have secrets: pass them to the agents' programs in variables"
             self._wrong(path, f"{name} looks like a secret", hint, key=True)
         elif field is None:
             self._unknown(name, path, version)
         elif field.personal and self._source.is_project:
-            hint = f"put it into your own file (`maos admin config path`) or the variable {field.variable}"
+            hint = "put it into your own file (`maos admin config path`)"
+            hint += f" or the variable {field.variable}" if field.variable else ""
             self._wrong(path, f"{name} is not allowed in a project's file", hint, key=True)
-        elif REDACTED in Redactor({}).text(str(value)) or without_password(str(value)) != str(value):
+        elif REDACTED in Redactor({}).text(str(value)) or str(DatabaseName(str(value))) != str(value):
             hint = f"files must not have secrets: use the variable {field.variable}"
             self._wrong(path, f"the value of {name} looks like a secret", hint)
         else:
@@ -211,10 +291,10 @@ class _File:
             self._wrong(path, f"{field.name} is {_quote(value)}", f"it can be {field.allowed}")
             return
         if field.name in ("database.path", "log.file") and converted:
-            folder, given = self._source.path.parent, converted
-            converted = _path(given, folder)
-            is_inside = given == ":memory:" or Path(os.path.realpath(converted)).is_relative_to(folder.resolve())
-            if self._source.is_project and ("://" in given or not is_inside):
+            folder, path_given = self._source.path.parent, _path(value, self._source.path.parent)
+            converted = field.convert(path_given)
+            is_inside = value == ":memory:" or Path(os.path.realpath(path_given)).is_relative_to(folder.resolve())
+            if self._source.is_project and ("://" in value or not is_inside):
                 hint = "put it into your own file (`maos admin config path`) or the variable MAOS_DB"
                 self._wrong(path, "the database in a project's file must be a path below its folder", hint)
                 return
@@ -222,7 +302,8 @@ class _File:
             hint = "put it into your own file (`maos admin config path`), or use the flag --kind"
             self._wrong(path, f"a project's file cannot name a program: orchestrate.kind is {_quote(value)}", hint)
             return
-        self._layer.values[field.name] = converted
+        is_asked = field.consent and self._source.is_project and msgspec.to_builtins(converted) != field.default
+        (self._layer.asked if is_asked else self._layer.values)[field.name] = converted
         position = self._positions.keys[path]
         self._layer.origins[field.name] = SettingOrigin("file", f"{self._source.path}:{position.line}")
 
@@ -231,11 +312,11 @@ class _File:
             self._wrong(path, f"{name} is {_quote(self._document[name])}", f"it is a table: [{name}]")
             return
         known = [*schema.fields(), *(each for old in range(version, schema.VERSION) for each in schema.UPGRADES[old])]
-        known.remove("cleanup.of")
+        known = [each for each in known if each not in schema.TABLES]
         section = ".".join(path[:-1])
-        if path[:2] == ("cleanup", "of"):
-            keys = ", ".join(schema.PolicySettings.__struct_fields__)
-            self._wrong(path, f"there is no setting {name}", f"a table [cleanup.of.NAME] can have {keys}", key=True)
+        if table := schema.table_of(name):
+            keys = ", ".join(schema.TABLES[table].__struct_fields__)
+            self._wrong(path, f"there is no setting {name}", f"a table [{table}.NAME] can have {keys}", key=True)
             return
         if section not in schema.sections() and section:
             near = get_close_matches(section, schema.sections(), n=1)
@@ -266,7 +347,7 @@ def _leaves(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterable[tu
     """Yield the settings of a document with their paths; an empty table with an unknown name counts as one."""
     for key, value in table.items():
         here = (*path, key)
-        known = ".".join(here) in schema.sections() or here[:2] == ("cleanup", "of")
+        known = ".".join(here) in schema.sections() or schema.table_of(".".join(here))
         if isinstance(value, dict) and (value or known):
             yield from _leaves(value, here)
         else:
@@ -457,8 +538,14 @@ def template(*, is_project: bool) -> str:
         ]
         if settings:
             lines += ["", f"# {about}", f"[{section}]"]
-            lines += [f"# {each.name.partition('.')[2]} = {to_toml(each.default)}" for each in settings]
+            lines += [_commented(each) for each in settings]
     return "\n".join(lines) + "\n"
+
+
+def _commented(field: Field) -> str:
+    """A setting as a comment with its default; one that has none is explained, and not set."""
+    name = field.name.partition(".")[2]
+    return f"# {name}: not set" if field.default is None else f"# {name} = {to_toml(field.default)}"
 
 
 def to_toml(value: Any) -> str:
@@ -467,4 +554,32 @@ def to_toml(value: Any) -> str:
         return f"[{', '.join(map(to_toml, value))}]"
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return json.dumps(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def entries(loaded: Loaded) -> list[dict[str, Any]]:
+    """All settings as plain data, with where each comes from; values that may have a key in them are hidden."""
+    found = []
+    for field in schema.fields().values():
+        if field.name in schema.TABLES:
+            continue
+        value = schema.value_of(loaded.values, field.name)
+        found.append(_entry(loaded, field, [HIDDEN] * len(value) if field.secret else value))
+    for table in schema.TABLES:
+        for own, values in schema.value_of(loaded.values, table).items():
+            for name, field in schema.named_fields(table, own).items():
+                found.append(_entry(loaded, field, values[name.rpartition(".")[2]]))
+    return found
+
+
+def _entry(loaded: Loaded, field: Field, value: Any) -> dict[str, Any]:
+    origin = loaded.origins.get(field.name)
+    return {
+        "name": field.name,
+        "value": value,
+        "source": origin.kind if origin else "default",
+        "where": origin.where if origin else None,
+        "default": field.default,
+        "live": field.live,
+        "variable": field.variable or None,
+    }

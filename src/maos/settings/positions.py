@@ -8,29 +8,37 @@ from __future__ import annotations
 import bisect
 import json
 import re
-import tomllib
-from typing import Any, NamedTuple
+from typing import Any
+
+from maos.patterns import regex
+from maos.tuples import NamedTuple
 
 DIGITS_MAX = 4_300
 """Python converts no longer text to a number."""
 
-_LONG_NUMBER = re.compile(rf"[0-9_]{{{DIGITS_MAX}}}")
-_SYNTAX = re.compile(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.S)
-_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
-_SPACES = re.compile(r"[ \t]*")
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_EQUALS = re.compile(r"[ \t\r\n]*[=:][ \t\r\n]*")
-_COMMA = re.compile(rf"{_BLANK.pattern},?{_BLANK.pattern}")
-_HEADER = re.compile(r"\[{1,2}")
-_HEADER_END = re.compile(r"[ \t]*\]{1,2}")
-_STRING = re.compile(
+KEY_PARTS_MAX = 32
+_LONG_KEY = regex(
+    rf"""(?:^|[\[{{,])[ \t]*+(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{KEY_PARTS_MAX}}}""", re.M
+)
+"""The time that the parser takes for a dotted key grows with the square of its parts."""
+_LONG_NUMBER = regex(rf"[0-9_]{{{DIGITS_MAX}}}")
+_SYNTAX = regex(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", re.S)
+_BLANKS = r"(?:[ \t\r\n]|#[^\n]*)*"
+_BLANK = regex(_BLANKS)
+_SPACES = regex(r"[ \t]*")
+_BARE_KEY = regex(r"[A-Za-z0-9_-]+")
+_EQUALS = regex(r"[ \t\r\n]*[=:][ \t\r\n]*")
+_COMMA = regex(f"{_BLANKS},?{_BLANKS}")
+_HEADER = regex(r"\[{1,2}")
+_HEADER_END = regex(r"[ \t]*\]{1,2}")
+_STRING = regex(
     r'"""(?:[^\\]|\\.)*?"{3,5}'
     r"|'''.*?'{3,5}"
     r'|"[^"\\]*(?:\\.[^"\\]*)*"'
     r"|'[^']*'",
     re.S,
 )
-_PLAIN = re.compile(r"[^,\]}#\n]*")
+_PLAIN = regex(r"[^,\]}#\n]*")
 
 Path = tuple[str | int, ...]
 """The path of a key or value: the names of tables and keys, and the numbers of items, from 0."""
@@ -83,6 +91,11 @@ class NotToml(ValueError):
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Return the data of a TOML text; raise NotToml."""
+    import tomllib  # most commands find no file to parse
+
+    if long := _LONG_KEY.search(text):
+        line = text.count("\n", 0, long.start()) + 1
+        raise NotToml(f"a key has more than {KEY_PARTS_MAX} parts", Position(line, 1))
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -203,4 +216,6 @@ def _unquoted(key: str) -> str:
     try:
         return str(json.loads(key))
     except ValueError:
+        import tomllib
+
         return next(iter(tomllib.loads(f"{key} = 0")))

@@ -73,8 +73,8 @@ class AgentStates(StateSnapshots):
             raise Conflict(
                 error.stream,
                 actual=error.actual,
-                what=f"agent {agent!r} already exists",
-                hint=f"choose another name, or change it: `maos state update {agent}`",
+                what=f"agent {agent!r} has a state already",
+                hint=f"change it with `maos state update {agent}`, or choose another name",
             ) from error
         return update.state
 
@@ -155,11 +155,12 @@ class AgentStates(StateSnapshots):
             if change is not None:
                 await m.journal.append_all([change])
         """
+        self._journal.principal.check_may_write_for(agent, "change the state of")
         state = (await self._current(agent)).state
-        ops = changes.operations(state.raw(), wanted)
+        ops = history.without_secrets(self._journal.codec, changes.operations(state.raw(), wanted))
         if not ops:
             return None
-        _type, event, _total, _data = new_event(state, ops, None, given(source=source))
+        _type, event, _total, _data = new_event(state, ops, None, self._authored(given(source=source)))
         return Append(agents.stream(agent), (event,), state.version)
 
     async def all(self, prefix: str = "") -> AsyncIterator[StateSummary]:
@@ -286,12 +287,17 @@ async def verify(
         raise loader.missing(str(agent))
     report = await journal_verify.verify(journal, stream=only, progress=progress)
     damage = list(report.damage)
+    if journal.vault is not None and not journal.vault.is_unlocked:
+        return report  # without the key no state can be folded
     async for stream in journal.streams(only or agents.PREFIX):
         if only is not None and stream != only:
             continue
         name = stream.removeprefix(agents.PREFIX)
         known = any(each.stream == stream for each in damage)
         try:
+            if known:
+                kept = await _kept_versions(journal, states, name)
+                damage = [_add_kept(each, kept) if each.stream == stream else each for each in damage]
             damage.extend(await _check_agent(journal, states, name, damaged=known))
         except MaosError as error:  # a damaged page: the others are still looked at
             if not known:
@@ -299,20 +305,28 @@ async def verify(
     return report._replace(damage=damage)
 
 
+async def _kept_versions(journal: Journal, states: AgentStates, agent: str) -> list[int]:
+    """Return the versions whose state is kept beside the events."""
+    kept = await folds.load(journal.store, agents.stream(agent), agent, journal.notes)
+    found = {info.version for info in await states.snapshots(agent)} | ({kept.state.version} if kept else set())
+    return sorted(found)
+
+
+def _add_kept(damage: Damage, kept: list[int]) -> Damage:
+    """Return damage with the states that can be recovered although events before them cannot be replayed."""
+    after = [str(version) for version in kept if version >= damage.version]
+    if not after:
+        return damage
+    which = f"the state at version{'s' if len(after) > 1 else ''} {', '.join(after)}, from a snapshot"
+    return damage._replace(recoverable=f"{damage.recoverable}; {which}" if damage.recoverable else which)
+
+
 async def _check_agent(journal: Journal, states: AgentStates, agent: str, *, damaged: bool) -> list[Damage]:
     stream = agents.stream(agent)
     found: list[Damage] = []
     newest = await journal.version(stream)
     kept = await folds.load(journal.store, stream, agent, journal.notes)
-    if damaged:
-        good = [info.version for info in await states.snapshots(agent)]
-        if kept is not None:
-            good.append(kept.state.version)
-        if good:
-            versions = ", ".join(map(str, sorted(set(good))))
-            hint = f"the state at version{'s' if len(set(good)) > 1 else ''} {versions} is kept in a snapshot"
-            found.append(Damage(stream, max(good), "its events cannot be replayed without a gap", hint))
-    else:
+    if not damaged:
         try:
             await states.replay(agent, 1, newest)
         except MaosError as error:

@@ -15,7 +15,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 import cramjam
 import msgspec
@@ -23,6 +23,7 @@ import msgspec
 from maos.model.changes import Op, meet, parse_pointer, pointer
 from maos.state.records import CacheStatistics, State
 from maos.store.contract import Document, Store
+from maos.tuples import NamedTuple
 
 FORMAT = 1
 FOLD_EVERY = 64  # while saving it is cheap: most of the state in segments, which are not written again

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from maos.errors import Conflict, Corrupt, InvalidInput, MaosError, NotFound
 from maos.ids import parse_event_id
-from maos.journal.codec import Event
+from maos.journal.codec import Codec, Event
 from maos.journal.journal import Append, Record
 from maos.model import agent as agents
 from maos.model import changes, checksum
@@ -228,7 +228,9 @@ class StateHistory(StateLoader):
         documents: Sequence[Document] = (),
     ) -> Update:
         """Append operations computed from a state, and return the new state once it is on disk."""
-        stream = agents.stream(state.agent)
+        self._journal.principal.check_may_write_for(state.agent, "change the state of")
+        facts = self._authored(facts)
+        stream, ops = agents.stream(state.agent), without_secrets(self._journal.codec, ops)
         type_, event, total, data = new_event(state, ops, type_, facts)
         entry = self.cache.look(state.agent)
         tally = entry.tally if entry is not None and entry.state is state else None
@@ -247,10 +249,15 @@ class StateHistory(StateLoader):
         if reply.repeated:
             self.cache.invalidate(state.agent)  # the same: a repeated append saves nothing
             return await self._repeated(state.agent, reply.version, reply.position)
-        source = (facts or {}).get("source", "")
+        source = facts.get("source", "")
         fresh = State(state.agent, reply.version, data, total, reply.time_us, source, type_)
         self._keep(entry if tally is not None else None, fresh, ops)
         return Update(reply.version, state, fresh, ops, reply.position)
+
+    def _authored(self, facts: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The facts of a change; an agent is always its author, whatever source it gives."""
+        own = {"source": self._journal.by} if self._journal.principal.is_agent else {}
+        return {**(facts or {}), **own}
 
     async def _write_target(
         self, target: State, type_: str, facts: dict[str, Any], expected: int | None, under: Lease | None
@@ -285,6 +292,15 @@ async def retry_conflicts(work: Callable[[], Awaitable[T]]) -> T:
         except Conflict:
             continue
     return await work()
+
+
+def without_secrets(codec: Codec, ops: list[Op]) -> list[Op]:
+    """The operations as they may be stored; the path of a value counts as its name."""
+    named = [{op[1]: op[2]} if op[0] == "set" else op for op in ops]
+    cleaned = codec.redacted(named)
+    if cleaned is named:
+        return ops
+    return [["set", *next(iter(each.items()))] if isinstance(each, dict) else each for each in cleaned]
 
 
 def new_event(

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from maos.clock import to_datetime, to_us
-from maos.errors import Corrupt, InvalidInput, NotFound
+from maos.errors import Corrupt, Erased, InvalidInput, NotFound
 from maos.journal.codec import Event
 from maos.journal.journal import PAGE_EVENTS, Journal, Record
 from maos.model import agent as agents
@@ -38,6 +38,8 @@ class StateLoader:
         """The newest state, from memory if the journal has nothing newer."""
         cache = self.cache
         begin_ns = perf_counter_ns()
+        if self._journal.vault is not None:
+            self._check_erased(agent)
         entry = cache.look(agent)
         version = await self._journal.store.version(agents.PREFIX + agent)
         if entry is not None and entry.state.version == version:
@@ -55,6 +57,12 @@ class StateLoader:
             cache.put(agent, entry)
         cache.access_ns += perf_counter_ns() - begin_ns
         return entry
+
+    def _check_erased(self, agent: str) -> None:
+        """Raise Erased, and forget what is in memory, when an agent is known to have been erased."""
+        if self._journal.is_erased(agents.stream(agent)):
+            self.cache.invalidate(agent)
+            raise Erased(agent)
 
     def _keep(self, entry: Entry | None, state: State, ops: list[Op]) -> None:
         """Take a state just written into the cache."""
@@ -78,6 +86,7 @@ class StateLoader:
         """
         if (version is None) == (time is None):
             raise InvalidInput("give either a version or a time")
+        self._check_erased(agent)
         if version is None:
             assert time is not None
             version = await self._version_at(agent, time)
@@ -86,7 +95,7 @@ class StateLoader:
         if newest == 0:
             raise missing(agent)
         if not 1 <= version <= newest:
-            raise NotFound(f"agent {agent!r} has no version {version}", hint=f"its versions are 1 to {newest}")
+            raise NotFound(f"state {agent!r} has no version {version}", hint=f"its versions are 1 to {newest}")
         entry = self.cache.look(agent)
         if entry is not None and entry.state.version == version == newest:  # an older one may be compacted by now
             return entry.state
@@ -120,12 +129,12 @@ class StateLoader:
         for event in await self._journal.store.read(agents.stream(agent), after=version, limit=1):
             if event.spans > 1 and begin(await self._journal.decode(event)) <= instant_us:
                 raise NotFound(
-                    f"what agent {agent!r} was at {to_datetime(instant_us).isoformat()} is no longer known: versions "
+                    f"what state {agent!r} was at {to_datetime(instant_us).isoformat()} is no longer known: versions "
                     f"{version + 1} to {event.version} were compacted into one",
                     hint=f"ask for version {event.version} or later, or for {to_datetime(event.time_us).isoformat()}",
                 )
         if version == 0:
-            raise NotFound(f"agent {agent!r} did not exist at {to_datetime(instant_us).isoformat()}")
+            raise NotFound(f"state {agent!r} did not exist at {to_datetime(instant_us).isoformat()}")
         return version
 
     async def _version_before(self, agent: str, instant_us: int) -> int:
@@ -160,7 +169,7 @@ class StateLoader:
         state = (await self._current(agent)).state
         items = find(state.raw(), path)
         if type(items) is not list:
-            raise InvalidInput(f"agent {agent!r} has no list at {path}", hint="name a list, such as /messages")
+            raise InvalidInput(f"state {agent!r} has no list at {path}", hint="name a list, such as /messages")
         return _peeked(state, {}, copied(items[max(0, len(items) - last) :]), len(items), last)
 
     async def _peek_lazily(self, agent: str, path: str, last: int) -> Peek | None:
@@ -271,8 +280,8 @@ def overlaps(record: Record, version: int) -> bool:
 
 
 def missing(agent: str) -> NotFound:
-    """The error for an agent that does not exist."""
-    return NotFound(f"there is no agent {agent!r}", hint="`maos state list` shows the agents there are")
+    """The error for an agent that has no state."""
+    return NotFound(f"agent {agent!r} has no state", hint="`maos state list` lists the agents that have one")
 
 
 def empty(agent: str) -> State:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -12,6 +12,10 @@ from maos.model import agent as agents
 from maos.model import changes
 from maos.model import checksum as checksums
 from maos.model.changes import Change, MapView, Op, copied
+from maos.tuples import NamedTuple
+
+SHOWN_CHARS_MAX = 500
+"""How much of its data the representation of a state has."""
 
 
 class State(msgspec.Struct, eq=False):
@@ -60,7 +64,9 @@ class State(msgspec.Struct, eq=False):
         return self._data
 
     def __repr__(self) -> str:
-        return f"State(agent={self.agent!r}, version={self.version}, checksum={self.checksum!r})"
+        data = repr(self._data)
+        data = data if len(data) <= SHOWN_CHARS_MAX else f"{data[:SHOWN_CHARS_MAX]}…"
+        return f"State(agent={self.agent!r}, version={self.version}, data={data}, checksum={self.checksum!r})"
 
 
 class Update(msgspec.Struct, eq=False):
@@ -251,7 +257,7 @@ class Compaction(NamedTuple):
     """The version of the event that records it; None after a dry run or when there was nothing to do."""
 
 
-class CacheStatistics(NamedTuple):
+class CacheStatistics(msgspec.Struct, frozen=True):
     """How the cache is doing."""
 
     hits: int

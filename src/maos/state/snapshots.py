@@ -14,7 +14,7 @@ import hashlib
 import secrets
 from collections.abc import Container
 from time import perf_counter_ns
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -34,6 +34,7 @@ from maos.state.loader import StateFold, When, empty
 from maos.state.records import Compaction, Retention, SnapshotInfo, SnapshotRestored, State, StatePreview
 from maos.store import chain
 from maos.store.contract import Document, Lease, Replacement
+from maos.tuples import NamedTuple
 
 FORMAT = 1
 TRIGGERS = ("scheduled", "manual", "event", "migration")
@@ -226,6 +227,7 @@ class StateSnapshots(StateHistory):
 
             await m.state.delete_snapshot("reviewer", "before")
         """
+        self._journal.principal.check_may_decide(f"delete a snapshot of {agent}")
         document = await self._find(agent, snapshot)
         try:
             info = _open(document)[0]
@@ -301,7 +303,7 @@ class StateSnapshots(StateHistory):
         if not await self._journal.version(agents.stream(agent)):
             raise loader.missing(agent)
         raise NotFound(
-            f"agent {agent!r} has no snapshot {snapshot!r}", hint="`maos state snapshot AGENT --list` shows them"
+            f"state {agent!r} has no snapshot {snapshot!r}", hint="`maos state snapshot NAME --list` shows them"
         )
 
     async def _state_of(self, document: Document) -> State:
@@ -347,6 +349,8 @@ class StateSnapshots(StateHistory):
             if plan.events_after < plan.events_before:
                 await m.state.compact("reviewer", keep_last=2)
         """
+        if not dry_run:
+            self._journal.principal.check_may_decide(f"compact the history of {agent}")
         if strategy not in agents.STRATEGIES:
             raise InvalidInput(f"{strategy!r} is not a strategy", hint=f"one of {', '.join(agents.STRATEGIES)}")
         if sum((keep_last is not None, keep_since is not None, critical_only)) > 1:

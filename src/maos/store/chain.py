@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Protocol
 
+from maos.errors import Corrupt
 from maos.store.contract import GENESIS, Recorded
+from maos.tuples import NamedTuple
 
 _FIXED = struct.Struct(">32sqqqqHH")
 
@@ -40,6 +42,13 @@ class Before(Protocol):
     def hash(self) -> bytes: ...
 
 
+class End(NamedTuple):
+    """The end of a stream: its newest version and the hash of that event."""
+
+    version: int
+    hash: bytes
+
+
 def sound(events: Sequence[Recorded], before: Before | None) -> int:
     """Return how many events of one stream, from the first on, verify and follow one another and `before`."""
     previous, version_before = (GENESIS, 0) if before is None else (before.hash, before.version)
@@ -52,6 +61,15 @@ def sound(events: Sequence[Recorded], before: Before | None) -> int:
             return index
         previous, version_before = hash_, version
     return len(events)
+
+
+def check(events: Sequence[Recorded], end: End) -> None:
+    """Raise Corrupt unless events of one stream, at least one, verify and follow one another and its end."""
+    verified = sound(events, end)
+    if verified == len(events) and events[0].version - events[0].spans == end.version:
+        return
+    at = events[min(verified, len(events) - 1)]
+    raise Corrupt(f"{at.stream}@{at.version} does not match its hash or what precedes it", hint="nothing was written")
 
 
 def seal(type_: str, format_: int, body: bytes) -> bytes:

@@ -10,9 +10,14 @@ snapshot, a view or a cursor that can be rebuilt from the events.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from maos.tuples import NamedTuple
+
+if TYPE_CHECKING:
+    from maos.store.patience import Patience
 
 GENESIS = bytes(32)
 """The hash before the first event of every stream."""
@@ -59,6 +64,15 @@ class Key(NamedTuple):
     fingerprint: bytes
 
 
+class UsedKey(NamedTuple):
+    """A key that an append has used, and the reply of that append."""
+
+    id: str
+    fingerprint: bytes
+    position: int
+    versions: str
+
+
 class Lease(NamedTuple):
     """The right to act on a name until a time, in database time."""
 
@@ -100,6 +114,77 @@ class Recorded(NamedTuple):
     hash: bytes
 
 
+class DataKey(NamedTuple):
+    """A key that seals the bodies of one scope, such as a run, as the database keeps it."""
+
+    id: bytes
+    scope: str
+    wrapped: bytes | None
+    """None when it was erased."""
+    wrapped_by: bytes
+    """The key of the keyring that it is wrapped by."""
+    made_us: int
+    retired: int = 0
+    """1: it opens what it has sealed, and seals nothing more."""
+    erased_us: int = 0
+
+
+class Sealer(Protocol):
+    """Seals the bodies of an encrypted store; the store itself never opens an event."""
+
+    def scope_of(self, stream: str) -> str:
+        """Return whose key seals the events of a stream."""
+        ...
+
+    def scope_of_document(self, kind: str, key: str) -> str:
+        """Return whose key seals a document."""
+        ...
+
+    def knows(self, scope: str) -> bool:
+        """Return whether the keys of a scope were read from the database."""
+        ...
+
+    def learn(self, scope: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Take the keys of a scope, the newest first, as the database has them."""
+        ...
+
+    def current(self, scope: str) -> DataKey | None:
+        """Return the key that seals for a scope; None when it has none yet. Raise Erased, or Locked."""
+        ...
+
+    def new_key(self, scope: str, now_us: int) -> DataKey:
+        """Make a key for a scope, to be written with the first body that it seals."""
+        ...
+
+    def check_newest(self, keyring: Sequence[Sequence[Any]]) -> None:
+        """Raise Locked unless new keys are wrapped by the newest key of the keyring."""
+        ...
+
+    def seal_events(self, key: DataKey, stream: str, version: int, events: Sequence[RawEvent]) -> Sequence[RawEvent]:
+        """Return events that follow a version of a stream, with sealed bodies."""
+        ...
+
+    def seal_document(self, key: DataKey, document: Document) -> Document:
+        """Return a document with a sealed body."""
+        ...
+
+    async def open_document(self, document: Document) -> Document | None:
+        """Return a document as it was saved; None when it was erased."""
+        ...
+
+    def fingerprint(self, fingerprint: bytes) -> bytes:
+        """Return the fingerprint of a key that the store keeps: it says nothing without the store's key."""
+        ...
+
+
+class StreamEnding(NamedTuple):
+    """What the last event of a stream is when nothing more is expected of it."""
+
+    types: tuple[str, ...]
+    before_us: int
+    """It was recorded before this time; a later one counts as open, whatever its type is."""
+
+
 class Health(NamedTuple):
     """What the database itself reports."""
 
@@ -115,6 +200,8 @@ class Store(Protocol):
 
     place: str
     """Where the data is, for messages; never a password."""
+    patience: Patience
+    """How long its calls wait while it cannot be used."""
 
     def append(
         self,
@@ -147,12 +234,24 @@ class Store(Protocol):
         """Return the newest position; 0 in an empty journal."""
         ...
 
-    async def streams(self, *, prefix: str = "", after: str = "", limit: int = 256) -> list[str]:
-        """Return names of streams, sorted by code points."""
+    async def streams(
+        self,
+        *,
+        prefix: str = "",
+        after: str = "",
+        limit: int = 256,
+        unless: StreamEnding | None = None,
+        newest: bool = False,
+    ) -> list[str]:
+        """Return names of streams, sorted by code points; `unless` one has ended so; or the newest first, in the order
+        in which they were made."""
         ...
 
-    async def wait(self, *, after: int, timeout_s: float) -> int:
-        """Wait until the newest position is above `after` or the time is up; return the newest position."""
+    async def wait(self, *, after: int, timeout_s: float, streams: Collection[str] = ()) -> int:
+        """Wait until the newest position is above `after` or the time is up; return the newest position.
+
+        With `streams`, only their events count.
+        """
         ...
 
     async def acquire(self, name: str, *, owner: str, ttl_s: float) -> Lease | None:
@@ -181,6 +280,22 @@ class Store(Protocol):
 
     async def trust(self) -> None:
         """Note that this user has agreed to use the database on this machine."""
+        ...
+
+    async def identity(self) -> str:
+        """Return what tells this store from every other."""
+        ...
+
+    async def read_keys(self, *, first: int, last: int) -> list[UsedKey]:
+        """Return the keys of appends whose last position is from `first` to `last`."""
+        ...
+
+    async def restore(self, events: Sequence[Recorded], keys: Sequence[UsedKey]) -> None:
+        """Append events as another store recorded them, with their positions, times, tokens and hashes; all or none.
+
+        Raises Corrupt when an event does not match its hash or its predecessor. Leases that are acquired afterwards
+        have larger tokens than these events.
+        """
         ...
 
     async def copy_to(self, path: Path) -> int:

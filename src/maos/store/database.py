@@ -15,20 +15,22 @@ import re
 import stat
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from maos.errors import Corrupt, StoreUnavailable, UnknownFormat
 from maos.files import private_folder
+from maos.patterns import regex
 from maos.store.ledger import AppendRequest, Ledger, WriteBatch
+from maos.store.patience import Patience
 from maos.store.registry import StoreRegistry
+from maos.tuples import NamedTuple
 
-_NAME = re.compile(r"^-- (\w+) --$", re.MULTILINE)
-_FILE = re.compile(r"(\d{4})_(\w+)\.sql")
-_LINE = re.compile(rb"maos-head 1 (\d{20}) ([0-9a-f]{64}) ([0-9a-f]{8})\n")
+_NAME = regex(r"^-- (\w+) --$", re.MULTILINE)
+_FILE = regex(r"(\d{4})_(\w+)\.sql")
+_LINE = regex(rb"maos-head 1 (\d{20}) ([0-9a-f]{64}) ([0-9a-f]{8})\n")
 _LINE_BYTES = 12 + 20 + 1 + 64 + 1 + 8 + 1
 Row = tuple[Any, ...]
 
@@ -142,14 +144,35 @@ def _parse(line: bytes) -> Mark | None:
     return Mark(int(match[1]), bytes.fromhex(match[2].decode()))
 
 
+class RestoredRows(NamedTuple):
+    """Rows as another database recorded them, to be written in one transaction."""
+
+    streams: Sequence[tuple[int, str]]
+    """New ones."""
+    events: Sequence[Row]
+    keys: Sequence[Row]
+    token: int
+    """The largest fencing token of the events."""
+
+    def statements(self) -> Iterator[tuple[str, Sequence[Row]]]:
+        """Return the statements that write them, by name, with the arguments of each execution."""
+        yield "insert_stream", self.streams
+        yield "restore_event", self.events
+        yield "restore_key", self.keys
+        yield "raise_token_floor", [(self.token,)]
+
+
 class Database(ABC):
     """A SQL database: its connections, and the transactions of the writer."""
 
     place: str
     mark: MarkFile
     notes: list[str]
+    patience: Patience
     registry: StoreRegistry | None = None
     """The databases of this user; None where every database is used, as one in memory is."""
+    is_encrypted = False
+    """Whether it has a keyring; what is deleted is then overwritten."""
     blocking = False
     """Whether its methods work on the calling thread and never suspend, even if they are `async`."""
 
@@ -204,7 +227,7 @@ class Database(ABC):
         if self.registry is None:
             return
         try:
-            self.registry.add(await self._identity(), self.file_number())
+            self.registry.add(await self.identity(), self.file_number())
         except ValueError as error:
             hint = "nothing was changed; read it, and copy what you need to another one"
             raise Corrupt(f"{self.place} has no identity: {error}", hint=hint) from error
@@ -217,9 +240,10 @@ class Database(ABC):
 
     async def _is_registered(self) -> bool:
         assert self.registry is not None
-        return self.registry.has(await self._identity(), self.file_number())
+        return self.registry.has(await self.identity(), self.file_number())
 
-    async def _identity(self) -> str:
+    async def identity(self) -> str:
+        """Return what tells this database from every other; empty when it has lost that."""
         row = await self.fetch_row("identity")
         return str(row[0]) if row else ""
 
@@ -230,6 +254,18 @@ class Database(ABC):
     @abstractmethod
     async def listen(self, woken: Callable[[], None]) -> None:
         """Call `woken` after commits of other processes."""
+
+    def want(self, streams: frozenset[str] | None) -> None:
+        """Call what listens only after commits to these streams, if the database can tell; None: after any."""
+        return
+
+    def mute(self) -> None:
+        """Call nothing until `unmute`, if that saves anything."""
+        return
+
+    def unmute(self) -> None:
+        """Call what listens again, after commits from now on."""
+        return
 
     @abstractmethod
     async def copy_to(self, target: Path) -> int:
@@ -270,6 +306,17 @@ class Database(ABC):
             return bool(hash_ == plan.last_hash) if found == version else None
         return False
 
+    @abstractmethod
+    async def write_all(self, changes: Iterable[tuple[str, Sequence[Row]]], *, what: str) -> None:
+        """Execute named statements, each once for every row of arguments, in one transaction; needs the writer's turn.
+
+        `what` is the name of the work, for crash points.
+        """
+
+    async def forget_freed(self) -> bool:
+        """Remove what was deleted from the files of the database; return False when that is not possible now."""
+        return True
+
     def needs_maintenance(self) -> bool:
         """Return whether maintenance is due; a server maintains itself."""
         return False
@@ -291,7 +338,7 @@ class Database(ABC):
 @cache
 def statements() -> dict[str, str]:
     """Return each statement by its name, with $1-style parameters and without comments."""
-    text = files("maos.store").joinpath("queries.sql").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("queries.sql").read_text(encoding="utf-8")
     parts = _NAME.split(text)[1:]
     return {
         name: " ".join(line.strip() for line in body.splitlines() if not line.startswith("--")).strip().rstrip(";")
@@ -316,7 +363,7 @@ def steps(dialect: str, folder: Path | None = None) -> list[UpgradeStep]:
 
     They are read once per process: reading them takes longer than the rest of opening.
     """
-    levels = (folder or files("maos.store").joinpath("schema")).joinpath(dialect)
+    levels = (folder or Path(__file__).with_name("schema")).joinpath(dialect)
     found = [(_FILE.fullmatch(file.name), file) for file in levels.iterdir()]
     return sorted(UpgradeStep(int(name[1]), name[2], file.read_text("utf-8")) for name, file in found if name)
 

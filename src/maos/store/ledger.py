@@ -10,13 +10,25 @@ from __future__ import annotations
 import json
 from asyncio import Future
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from maos.errors import Conflict, InvalidInput, KeyReused, LeaseLost, MaosError
 from maos.store.chain import link
-from maos.store.contract import GENESIS, Appended, Document, Key, Lease, Replacement, Write
+from maos.store.contract import (
+    GENESIS,
+    Appended,
+    DataKey,
+    Document,
+    Key,
+    Lease,
+    RawEvent,
+    Replacement,
+    Sealer,
+    UsedKey,
+    Write,
+)
 
 NEWS_MAX = 10_000
 """With more events of other processes than this the cache is cleared."""
@@ -59,18 +71,9 @@ EventRow = tuple[int, int, int, str, int, int, int, bytes, bytes]
 plain tuples because one of each is created for every event."""
 
 
-class KeyRow(NamedTuple):
-    """A row of the keys table: a used key and its reply."""
-
-    id: str
-    fingerprint: bytes
-    position: int
-    versions: str
-
-
 Leases = Mapping[str, tuple[int, int]]
 """Token and end of leases, by name."""
-Keys = Mapping[str, KeyRow]
+Keys = Mapping[str, UsedKey]
 T = TypeVar("T")
 Asking = Generator[tuple[Any, ...], Sequence[Any] | None, T]
 """Work that needs rows of the database: it yields the name and the arguments of each query, and is sent the rows."""
@@ -81,9 +84,12 @@ class WriteBatch(msgspec.Struct, eq=False):
 
     expected: int
     time_us: int
+    sealer: Sealer | None = None
     rows: list[EventRow] = []
     streams: list[tuple[int, str]] = []
-    keys: dict[str, KeyRow] = {}
+    keys: dict[str, UsedKey] = {}
+    data_keys: dict[str, DataKey] = {}
+    """New keys of an encrypted store, by scope."""
     documents: list[Document] = []
     replacing: list[tuple[int, Replacement]] = []
     heads: dict[str, Head] = {}
@@ -108,6 +114,15 @@ class WriteBatch(msgspec.Struct, eq=False):
             yield "replace_last", (stream, last, last - first + 1, event.type, event.format, event.body)
             yield "delete_replaced", (stream, first, last)
 
+    def check_keyring(self, keyring: Sequence[Sequence[Any]]) -> None:
+        """Raise Locked when another process has rotated the key that new keys of this batch are wrapped by."""
+        assert self.sealer is not None
+        self.sealer.check_newest(keyring)
+
+    def data_key_rows(self) -> list[tuple[Any, ...]]:
+        """Return the rows of new data keys."""
+        return [key[:5] for key in self.data_keys.values()]
+
     def not_whole(self, arguments: Sequence[Any]) -> InvalidInput:
         """Return the error for a `replace_last` that found no event to replace."""
         stream, last, spans = arguments[:3]
@@ -117,13 +132,14 @@ class WriteBatch(msgspec.Struct, eq=False):
     @property
     def only_events(self) -> bool:
         """Whether it has only events for existing streams: the case for the fast path."""
-        return not (self.streams or self.keys or self.documents or self.replacing)
+        return not (self.streams or self.keys or self.data_keys or self.documents or self.replacing)
 
 
 class Ledger:
     """The heads of streams as of a position."""
 
-    def __init__(self) -> None:
+    def __init__(self, sealer: Sealer | None = None) -> None:
+        self.sealer = sealer
         self.position = -1  # unknown: the journal has not been read yet
         self.time_us = 0
         self.next_stream = 1
@@ -169,11 +185,13 @@ class Ledger:
         for name in self.unknown(batch):
             rows = yield "stream_head", name
             self._heads[name] = tuple(rows[0]) if rows else (0, 0, GENESIS)
+            if self.sealer is not None and not self.sealer.knows(scope := self.sealer.scope_of(name)):
+                self.sealer.learn(scope, (yield "scope_keys", scope) or ())
         leases: dict[str, tuple[int, int]] = {}
-        keys: dict[str, KeyRow] = {}
+        keys: dict[str, UsedKey] = {}
         for request in batch:
             if request.key is not None and (rows := (yield "used_key", request.key.id)):
-                keys[request.key.id] = KeyRow(*rows[0])
+                keys[request.key.id] = UsedKey(*rows[0])
             if request.under is not None and (rows := (yield "lease", request.under.name)):
                 leases[request.under.name] = tuple(rows[0])
         return leases, keys
@@ -186,7 +204,7 @@ class Ledger:
         keys: Keys,
     ) -> WriteBatch:
         """Decide a batch and return its plan; with `leases` None, the write itself checks the leases."""
-        self.attempt = plan = WriteBatch(self.position, max(now_us, self.time_us))
+        self.attempt = plan = WriteBatch(self.position, max(now_us, self.time_us), self.sealer)
         for request in batch:
             request.reply = request.error = None  # from an earlier plan with an outdated ledger
             try:
@@ -201,7 +219,7 @@ class Ledger:
                 continue
             plan.requests.append(request)
             if request.key is not None:
-                row = KeyRow(*request.key, reply.position, json.dumps(reply.versions))
+                row = UsedKey(*request.key, reply.position, json.dumps(reply.versions))
                 plan.keys[row.id] = row
         return plan
 
@@ -212,8 +230,11 @@ class Ledger:
         self.time_us = plan.time_us
         self.next_stream += len(plan.streams)
         self.attempt = None
+        for scope, key in plan.data_keys.items():  # only now: before, they could be lost with what they sealed
+            assert self.sealer is not None
+            self.sealer.learn(scope, [key])
 
-    def _is_repeated(self, key: Key, request: AppendRequest, keys: Mapping[str, KeyRow], plan: WriteBatch) -> bool:
+    def _is_repeated(self, key: Key, request: AppendRequest, keys: Mapping[str, UsedKey], plan: WriteBatch) -> bool:
         row = keys.get(key.id) or plan.keys.get(key.id)
         if row is None:
             return False
@@ -229,16 +250,26 @@ class Ledger:
             raise InvalidInput(
                 "one append expects two versions of one stream", hint="give the version with the first write to it"
             )
+        sealer, data_keys = self.sealer, dict[str, DataKey | None]()
+        if sealer is not None:  # what was erased, or is locked, is refused as such
+            data_keys = _known_keys(sealer, request, plan)
         for stream, _events, expected in writes:
             if expected is not None:
                 version = (heads.get(stream) or known[stream])[1]
                 if version != expected:
                     raise Conflict(stream, expected=expected, actual=version)
-        if request.replacing:
-            for stream, first, last, _event in request.replacing:
-                if not 0 < first <= last <= known[stream][1]:
-                    raise InvalidInput(f"{stream} has no versions {first}..{last} to replace")
-            plan.replacing.extend((known[each.stream][0], each) for each in request.replacing)
+        for stream, first, last, _event in request.replacing:
+            if not 0 < first <= last <= known[stream][1]:
+                raise InvalidInput(f"{stream} has no versions {first}..{last} to replace")
+        replacing, documents = request.replacing, request.documents
+        if sealer is not None:
+            for scope, key in data_keys.items():
+                if key is None:
+                    data_keys[scope] = plan.data_keys[scope] = sealer.new_key(scope, plan.time_us)
+            replacing = [_seal_replacement(sealer, data_keys, each) for each in replacing]
+            documents = [_seal_document(sealer, data_keys, each) for each in documents]
+        if replacing:
+            plan.replacing.extend((known[each.stream][0], each) for each in replacing)
 
         token = request.under.token if request.under is not None else 0
         rows, time_us = plan.rows, plan.time_us
@@ -250,6 +281,8 @@ class Ledger:
                 id_ = self.next_stream + len(plan.streams)
                 plan.streams.append((id_, stream))
             name = stream.encode()
+            if sealer is not None:
+                events = _seal_events(sealer, data_keys, stream, version, events)
             for type_, format_, body in events:
                 position += 1
                 version += 1
@@ -257,9 +290,45 @@ class Ledger:
                 rows.append((position, id_, version, type_, format_, time_us, token, body, hash_))
             heads[stream] = (id_, version, hash_)
             versions.append(version)
-        if request.documents:
-            plan.documents.extend(request.documents)
+        if documents:
+            plan.documents.extend(documents)
         return Appended(position, tuple(versions), False, time_us)
+
+
+DataKeys = Mapping[str, DataKey | None]
+
+
+def _known_keys(sealer: Sealer, request: AppendRequest, plan: WriteBatch) -> dict[str, DataKey | None]:
+    """Return the key of each scope that a request writes to; None for one that has none yet. Raise Erased or Locked."""
+    scopes = {sealer.scope_of(write[0]) for write in request.writes}
+    if request.replacing or request.documents:
+        scopes.update(sealer.scope_of(each.stream) for each in request.replacing)
+        scopes.update(
+            sealer.scope_of_document(each.kind, each.key) for each in request.documents if each.body is not None
+        )
+    return {scope: plan.data_keys.get(scope) or sealer.current(scope) for scope in scopes}
+
+
+def _seal_events(
+    sealer: Sealer, keys: DataKeys, stream: str, version: int, events: Sequence[RawEvent]
+) -> Sequence[RawEvent]:
+    key = keys[sealer.scope_of(stream)]
+    assert key is not None
+    return sealer.seal_events(key, stream, version, events)
+
+
+def _seal_replacement(sealer: Sealer, keys: DataKeys, replacement: Replacement) -> Replacement:
+    stream, first, last, event = replacement
+    [sealed] = _seal_events(sealer, keys, stream, last - 1, [event])
+    return Replacement(stream, first, last, sealed)
+
+
+def _seal_document(sealer: Sealer, keys: DataKeys, document: Document) -> Document:
+    if document.body is None:
+        return document
+    key = keys[sealer.scope_of_document(document.kind, document.key)]
+    assert key is not None
+    return sealer.seal_document(key, document)
 
 
 def _check_lease(claimed: Lease, now_us: int, leases: Leases | None) -> None:

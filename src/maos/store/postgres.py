@@ -11,22 +11,24 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import ssl
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import asyncpg
 
-from maos import settings
 from maos.clock import Clock
 from maos.errors import Corrupt, DiskFull, InvalidInput, MaosError, NotFound, StoreUnavailable
 from maos.faults import crash_point
 from maos.files import whole_file
+from maos.settings import DatabaseName
 from maos.store import database
 from maos.store.database import Database, Mark, MarkFile, Row, default_mark
 from maos.store.ledger import AppendRequest, Asking, Ledger, WriteBatch
+from maos.store.patience import WAIT_S, Patience
 
-PATIENCE_S = 15.0  # how long to wait for a lost server before callers get an error
+CONNECT_TIMEOUT_S = 10.0
 COMMAND_TIMEOUT_S = 60.0
 CLOSE_S_MAX = 1.0  # how long connections may take to close
 IDLE_MS_MAX = 5_000  # between two statements of one transaction; then the server ends it
@@ -46,6 +48,8 @@ SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::text[], $5::b
 T = TypeVar("T")
 _KNOWN_VIEWS = "SELECT definition FROM pg_views WHERE schemaname = $1 AND viewname = 'maos_views'"
 _TABLES = ("streams", "events", "keys", "leases", "documents")
+_KEY_TABLES = ("keyring", "data_keys")
+"""Not part of a copy before an upgrade: databases before level 5 have none."""
 _LOST = (
     OSError,
     TimeoutError,
@@ -53,11 +57,15 @@ _LOST = (
     asyncpg.InternalClientError,  # the server announced its shutdown between two requests
     asyncpg.PostgresConnectionError,
 )
+_AWAY = (OSError, TimeoutError, asyncpg.PostgresConnectionError)
+"""Why a server cannot be connected to that may be there later; wrong options and refused passwords are not among it."""
+_URL_HINT = "percent-encode special characters, such as %2F for / in a password; put an IPv6 address into [ ]"
 _ENDING = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
     asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.TooManyConnectionsError,  # every client of a restarted server connects at the same time
 )
 
 
@@ -66,21 +74,21 @@ class PostgresDatabase(Database):
 
     def __init__(
         self,
-        url: str,
+        url: str | DatabaseName,
         *,
         clock: Clock,
         create: bool = True,
         schema_name: str = "maos",
         mark_path: Path | None = None,
         schema: Path | None = None,
-        patience_s: float = PATIENCE_S,
+        wait_s: float | None = WAIT_S,
     ) -> None:
         if not schema_name.isidentifier() or not schema_name.isascii():
             raise InvalidInput(f"{schema_name!r} cannot name a schema", hint="use letters, digits and underscores")
-        self.place = settings.without_password(url) + ("" if schema_name == "maos" else f" (schema {schema_name})")
+        self._url = DatabaseName(url)
+        self.place = str(self._url) + ("" if schema_name == "maos" else f" (schema {schema_name})")
         self.mark = MarkFile(mark_path or default_mark(self.place))
         self.notes: list[str] = []
-        self._url = url
         self._schema_name = schema_name.lower()
         self._channel = f"maos_{self._schema_name}"
         # The same number on every node, but different for every schema.
@@ -88,7 +96,7 @@ class PostgresDatabase(Database):
         self._clock = clock
         self._create = create
         self._schema = schema
-        self._patience_s = patience_s
+        self.patience = Patience(self.place, clock, wait_s)
         self._sql = database.statements()
         self._writer: asyncpg.Connection[Any] | None = None
         self._fast_append: Any = None
@@ -101,6 +109,19 @@ class PostgresDatabase(Database):
     # --- opening and closing ---------------------------------------------------------------------------------
 
     async def open(self) -> None:
+        """Connect, waiting for a server that is not there yet; create or upgrade."""
+        attempts = self.patience.begin()
+        while True:
+            try:
+                await self._open_once()
+            except (*_AWAY, *_ENDING) as error:
+                if isinstance(error, ssl.SSLError) or not await attempts.pause(f"{self.place}: {_text(error)}"):
+                    raise self._cannot_connect(error) from error
+            else:
+                self.patience.worked()
+                return
+
+    async def _open_once(self) -> None:
         try:
             self._writer = await self._connect()
             if await self._writer.fetchval("SHOW fsync") != "on":
@@ -110,10 +131,18 @@ class PostgresDatabase(Database):
                     hint="set fsync = on in postgresql.conf",
                 )
             await self._upgrade(self._writer)
+            # Connections are made when they are needed: a pool that keeps some open prints a traceback for each
+            # attempt to reach a lost server.
             self._readers = await asyncpg.create_pool(
-                self._url, min_size=1, max_size=READERS_MAX, **self._connection_options()
+                self._url.reveal(), min_size=0, max_size=READERS_MAX, **self._connection_options()
             )
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
+        except ValueError as error:  # its text can have parts of the password
+            await self.close()
+            raise InvalidInput(f"{self.place} is not a URL that PostgreSQL accepts", hint=_URL_HINT) from error
+        except (*_AWAY, *_ENDING):
+            await self.close()
+            raise
+        except (*_LOST, asyncpg.PostgresError) as error:
             await self.close()
             raise self._cannot_connect(error) from error
         except BaseException:
@@ -137,6 +166,7 @@ class PostgresDatabase(Database):
 
     def _connection_options(self) -> dict[str, Any]:
         return {
+            "timeout": CONNECT_TIMEOUT_S,
             "command_timeout": COMMAND_TIMEOUT_S,
             "server_settings": {
                 "search_path": self._schema_name,
@@ -151,7 +181,7 @@ class PostgresDatabase(Database):
         }
 
     async def _connect(self) -> asyncpg.Connection[Any]:
-        connection: asyncpg.Connection[Any] = await asyncpg.connect(self._url, timeout=10, **self._connection_options())
+        connection: asyncpg.Connection[Any] = await asyncpg.connect(self._url.reveal(), **self._connection_options())
         return connection
 
     def _cannot_connect(self, error: Exception) -> MaosError:
@@ -220,19 +250,22 @@ class PostgresDatabase(Database):
 
     async def fetch(self, query: str, *arguments: Any) -> list[Row]:
         """Return all rows of a read; wait for a server that restarts as long as a write does."""
-        backoff = _Backoff(self._patience_s)
+        attempts = self.patience.begin()
         while True:
             readers = self._readers
             if readers is None:
                 raise self.closed()
             try:
-                return [tuple(row) for row in await readers.fetch(self._sql[query], *arguments)]
+                rows = [tuple(row) for row in await readers.fetch(self._sql[query], *arguments)]
             except (*_LOST, *_ENDING) as error:
-                if not await backoff.pause():
+                if not await attempts.pause(f"{self.place}: {_text(error)}"):
                     raise self._cannot_connect(error) from error
                 await readers.expire_connections()  # they were lost with the server
             except asyncpg.PostgresError as error:
                 raise self.explain(error) from error
+            else:
+                self.patience.worked()
+                return rows
 
     async def listen(self, woken: Callable[[], None]) -> None:
         """Call `woken` after commits of all nodes; reconnect when the connection is lost."""
@@ -339,11 +372,26 @@ class PostgresDatabase(Database):
             await connection.execute(_INSERT_EVENTS, *zip(*plan.rows, strict=True))
         if plan.keys:
             await connection.executemany(self._sql["insert_key"], list(plan.keys.values()))
+        if plan.data_keys:
+            plan.check_keyring(await connection.fetch(self._sql["keyring"]))
+            await connection.executemany(self._sql["insert_data_key"], plan.data_key_rows())
         for query, arguments in plan.other_rows():
             changed = await connection.execute(self._sql[query], *arguments)
             if query == "replace_last" and changed != "UPDATE 1":
                 raise plan.not_whole(arguments)
         await connection.execute("SELECT pg_notify($1, $2)", self._channel, str(plan.expected + len(plan.rows)))
+
+    async def write_all(self, changes: Iterable[tuple[str, Sequence[Row]]], *, what: str) -> None:
+        connection = self._writer
+        assert connection is not None
+        try:
+            async with connection.transaction():
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", self._lock)
+                for query, arguments in changes:
+                    await connection.executemany(self._sql[query], arguments)
+                crash_point(f"{what}: written, not committed")
+        except (*_LOST, asyncpg.PostgresError) as error:
+            raise self.explain(error) from error
 
     def outcome_unknown(self, error: Exception) -> bool:
         """Return whether the connection was lost, so that the server may have committed."""
@@ -365,7 +413,7 @@ class PostgresDatabase(Database):
 
     async def recover(self) -> None:
         """Reconnect after a lost connection, waiting for a server that restarts."""
-        backoff = _Backoff(self._patience_s)
+        attempts = self.patience.begin()
         if self._writer is not None:
             self._writer.terminate()
         while True:
@@ -375,14 +423,15 @@ class PostgresDatabase(Database):
                 # Once the lock is acquired, no transaction of the old connection is still running.
                 async with self._writer.transaction():
                     await self._writer.execute("SELECT pg_advisory_xact_lock($1)", self._lock)
-            except (*_LOST, *_ENDING, asyncpg.PostgresError) as error:
-                if not await backoff.pause():
-                    raise StoreUnavailable(
-                        f"{self.place} has not answered for {self._patience_s:.0f} s: {_text(error)}",
-                        written=None,
-                        hint="start the server; the next append reconnects",
-                    ) from error
+            except (*_LOST, *_ENDING) as error:
+                if not await attempts.pause(f"{self.place}: {_text(error)}"):
+                    what = f"{self.place} does not answer: {_text(error)}"
+                    hint = "start the server; the next append reconnects"
+                    raise StoreUnavailable(what, written=None, hint=hint) from error
+            except asyncpg.PostgresError as error:
+                raise StoreUnavailable(f"{self.place} refused the connection: {_text(error)}", written=None) from error
             else:
+                self.patience.worked()
                 return
 
     # --- copying and checking ------------------------------------------------------------------------------------
@@ -393,27 +442,11 @@ class PostgresDatabase(Database):
         with whole_file(target) as partial, partial.open("w", encoding="utf-8") as file:
             async with self._readers.acquire() as connection, connection.transaction(isolation="repeatable_read"):
                 head = await connection.fetchrow(self._sql["log_head"])
-                for table in _TABLES:
+                for table in (*_TABLES, *_KEY_TABLES):
                     async for row in connection.cursor(f"SELECT * FROM {table}"):  # noqa: S608 - constant names
                         values = ((name, each.hex() if isinstance(each, bytes) else each) for name, each in row.items())
                         file.write(json.dumps({"table": table, **dict(values)}) + "\n")
         return head[0] if head else 0
-
-
-class _Backoff:
-    """Growing pauses between attempts, until the time is up."""
-
-    def __init__(self, patience_s: float) -> None:
-        self._deadline = asyncio.get_running_loop().time() + patience_s
-        self._pause_s = 0.05
-
-    async def pause(self) -> bool:
-        """Wait before the next attempt; return False when the time is up."""
-        if asyncio.get_running_loop().time() + self._pause_s > self._deadline:
-            return False
-        await asyncio.sleep(self._pause_s)
-        self._pause_s = min(self._pause_s * 2, 1.0)
-        return True
 
 
 def _digits(numbers: Iterable[int]) -> str:

@@ -9,13 +9,13 @@ that is in the registry, has another number.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 from maos.files import private_folder, sync_folder
+from maos.patterns import regex
 
-_IDENTITY = re.compile(r"[0-9a-f]{32}")
+_IDENTITY = regex(r"[0-9a-f]{32}")
 
 
 class StoreRegistry:

@@ -8,14 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from maos.errors import Corrupt, DiskFull, HistoryLost, StoreUnavailable, UntrustedStore
-from maos.store.contract import Appended, Document, Health, Key, Lease, Recorded, Replacement, Store, Write
-from maos.store.database import Database, Mark, Row
+from maos.store import chain
+from maos.store.contract import (
+    GENESIS,
+    Appended,
+    Document,
+    Health,
+    Key,
+    Lease,
+    Recorded,
+    Replacement,
+    Sealer,
+    Store,
+    StreamEnding,
+    UsedKey,
+    Write,
+)
+from maos.store.database import Database, Mark, RestoredRows, Row
 from maos.store.ledger import AppendRequest
 from maos.store.writer import GroupCommitWriter
 
@@ -28,12 +43,16 @@ _LAST = "\U0010ffff"
 class SqlStore(Store):
     """A store in a SQL database."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, sealer: Sealer | None = None) -> None:
+        self.sealer = sealer
+        """What seals events and opens documents; None when the store is not encrypted."""
         self.place = database.place
+        self.patience = database.patience
         self.database = database
-        self._writer = GroupCommitWriter(database, self._on_commit)
+        self._writer = GroupCommitWriter(database, self._on_commit, sealer)
         self._head = 0
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: dict[asyncio.Future[None], frozenset[str] | None] = {}
+        """What waits for the journal to grow, and for which streams; None: for any."""
         self._listening = False
         # Versions read since any process last changed the database.
         self._stamp: int | None = None
@@ -42,11 +61,20 @@ class SqlStore(Store):
         self._versions: dict[str, int] = {}
 
     @classmethod
-    async def open(cls, database: Database, *, accept_loss: bool = False) -> SqlStore:
-        """Open, create or upgrade; refuse a journal that lost acknowledged events, unless `accept_loss`."""
+    async def open(
+        cls,
+        database: Database,
+        *,
+        accept_loss: bool = False,
+        find_sealer: Callable[[Database], Awaitable[Sealer | None]] | None = None,
+    ) -> SqlStore:
+        """Open, create or upgrade; refuse a journal that lost acknowledged events, unless `accept_loss`.
+
+        `find_sealer` returns what seals, if the database is encrypted.
+        """
         await database.open()
-        store = cls(database)
         try:
+            store = cls(database, await find_sealer(database) if find_sealer is not None else None)
             await store._compare_with_mark(accept_loss=accept_loss)
         except BaseException:
             await database.close(refused=True)
@@ -62,6 +90,8 @@ class SqlStore(Store):
         replacing: Sequence[Replacement] = (),
     ) -> Coroutine[Any, Any, Appended]:
         # Not `async`, which saves a coroutine for every event.
+        if key is not None and self.sealer is not None:
+            key = Key(key.id, self.sealer.fingerprint(key.fingerprint))
         request = AppendRequest(writes, key, under, documents, replacing)
         return self._writer.append(request) if self._is_own else self._append_first(request)
 
@@ -106,11 +136,25 @@ class SqlStore(Store):
         row = await self.database.fetch_row("log_head")
         return row[0] if row else 0
 
-    async def streams(self, *, prefix: str = "", after: str = "", limit: int = 256) -> list[str]:
-        rows = await self.database.fetch("stream_names", after, prefix, prefix + _LAST, limit)
+    async def streams(
+        self,
+        *,
+        prefix: str = "",
+        after: str = "",
+        limit: int = 256,
+        unless: StreamEnding | None = None,
+        newest: bool = False,
+    ) -> list[str]:
+        if newest:
+            rows = await self.database.fetch("newest_streams", after, prefix, prefix + _LAST, limit)
+        elif unless is None:
+            rows = await self.database.fetch("stream_names", after, max(after, prefix), prefix + _LAST, limit)
+        else:
+            types, bounds = f",{','.join(unless.types)},", (after, max(after, prefix), prefix + _LAST)
+            rows = await self.database.fetch("open_streams", *bounds, limit, types, unless.before_us)
         return [row[0] for row in rows]
 
-    async def wait(self, *, after: int, timeout_s: float) -> int:
+    async def wait(self, *, after: int, timeout_s: float, streams: Collection[str] = ()) -> int:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         if not self._listening:
@@ -120,18 +164,24 @@ class SqlStore(Store):
             except BaseException:
                 self._listening = False  # the next waiter tries again
                 raise
+        wanted = frozenset(streams) or None
         while True:
             waiter = loop.create_future()
-            self._waiters.add(waiter)
+            if not self._waiters:
+                self.database.unmute()
+            self._waiters[waiter] = wanted
+            self.database.want(self._wanted())
             try:
                 # Check after registering: any later commit wakes the waiter.
                 self._head = max(self._head, await self.head())
                 remaining = deadline - loop.time()
-                if self._head > after or remaining <= 0:
+                if remaining <= 0 or (self._head > after and await self._has_grown(wanted, after)):
                     return self._head
                 await asyncio.wait((waiter,), timeout=min(remaining, POLL_S))
             finally:
-                self._waiters.discard(waiter)
+                self._waiters.pop(waiter, None)
+                if not self._waiters:
+                    self.database.mute()
 
     async def acquire(self, name: str, *, owner: str, ttl_s: float) -> Lease | None:
         return await self._lease("acquire_lease", name, owner, int(ttl_s * 1_000_000))
@@ -144,11 +194,60 @@ class SqlStore(Store):
 
     async def load(self, kind: str, key: str) -> Document | None:
         row = await self.database.fetch_row("load_document", kind, key)
-        return Document._make(row) if row else None
+        return await self._opened(Document._make(row)) if row else None
+
+    async def _opened(self, document: Document) -> Document | None:
+        return document if self.sealer is None else await self.sealer.open_document(document)
 
     async def scan(self, kind: str, *, prefix: str = "", after: str = "", limit: int = 256) -> list[Document]:
-        rows = await self.database.fetch("scan_documents", kind, after, prefix, prefix + _LAST, limit)
-        return [Document._make(row) for row in rows]
+        while rows := await self.database.fetch(
+            "scan_documents", kind, after, max(after, prefix), prefix + _LAST, limit
+        ):
+            if self.sealer is None:
+                return [Document._make(row) for row in rows]
+            opened = [await self.sealer.open_document(Document._make(row)) for row in rows]
+            if found := [document for document in opened if document is not None]:
+                return found
+            after = rows[-1][1]  # all of them were erased
+        return []
+
+    async def change_keys(self, changes: Iterable[tuple[str, Sequence[Row]]], *, what: str) -> None:
+        """Change the keys of an encrypted store in one transaction, between two appends."""
+        await self._writer.exclusively(partial(self.database.write_all, changes, what=what))
+
+    async def forget_freed(self) -> bool:
+        """Remove what was deleted from the files of the database; return False when that is not possible now."""
+        return await self._writer.exclusively(self.database.forget_freed)
+
+    async def identity(self) -> str:
+        return await self.database.identity()
+
+    async def read_keys(self, *, first: int, last: int) -> list[UsedKey]:
+        return [UsedKey._make(row) for row in await self.database.fetch("read_keys", first, last)]
+
+    async def restore(self, events: Sequence[Recorded], keys: Sequence[UsedKey]) -> None:
+        streams: list[tuple[int, str]] = []
+        rows: list[Row] = []
+        [(next_stream,)] = await self.database.fetch("next_stream")
+        head = await self.head()
+        by_stream: dict[str, list[Recorded]] = {}
+        for event in events:
+            if event.position <= head:
+                raise Corrupt(f"position {event.position} follows {head}", hint="nothing was written")
+            head = event.position
+            by_stream.setdefault(event.stream, []).append(event)
+        for name, found in by_stream.items():
+            id_, version, hash_ = await self.database.fetch_row("stream_head", name) or (0, 0, GENESIS)
+            chain.check(found, chain.End(version, hash_))
+            if not id_:
+                id_ = next_stream + len(streams)
+                streams.append((id_, name))
+            rows += [(event.position, id_, *event[2:]) for event in found]
+        restored = RestoredRows(streams, sorted(rows), keys, max((event.token for event in events), default=0))
+        await self._writer.exclusively(partial(self.database.write_all, restored.statements(), what="restore"))
+        if events:
+            self.database.mark.write(Mark(events[-1].position, events[-1].hash))
+            self._on_commit(events[-1].position)
 
     async def copy_to(self, path: Path) -> int:
         try:
@@ -165,12 +264,13 @@ class SqlStore(Store):
     async def check(self) -> Health:
         notes = list(self.database.notes)
         for trouble in (self.database.mark.trouble, self._writer.maintenance_error):
-            if trouble:
+            if trouble and not any(note.startswith(trouble) for note in notes):
                 notes.append(trouble)
         rows = await self.database.fetch("count_versions")
         return Health(int(rows[0][0]), tuple(await self.database.problems()), tuple(notes))
 
     async def close(self) -> None:
+        self.patience.close()
         await self._writer.close()
         self._wake()
         await self.database.close()
@@ -216,7 +316,24 @@ class SqlStore(Store):
             self._wake()
 
     def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, set()
+        waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+    async def _has_grown(self, streams: frozenset[str] | None, after: int) -> bool:
+        """Whether one of some streams has an event above a position; always when any stream counts."""
+        for name in streams or ():
+            row = await self.database.fetch_row("stream_position", name)
+            if row is not None and row[0] > after:
+                return True
+        return streams is None
+
+    def _wanted(self) -> frozenset[str] | None:
+        """The streams that are waited for; None: any."""
+        found: frozenset[str] = frozenset()
+        for wanted in self._waiters.values():
+            if wanted is None:
+                return None
+            found |= wanted
+        return found

@@ -13,7 +13,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -28,6 +28,7 @@ from maos.files import sync_folder
 from maos.store import database, sqlite_file
 from maos.store.database import Database, Mark, MarkFile, Row
 from maos.store.ledger import AppendRequest, Asking, Ledger, WriteBatch
+from maos.store.patience import WAIT_S, Patience
 from maos.store.sqlite_file import (
     BUSY_MS_MAX,
     EVENT_TYPES,
@@ -46,6 +47,7 @@ WAL_PAGES_MAX = 1_000  # with more pages the log is copied into the database
 WAL_PREALLOCATED_PAGES = (256, 1_100)  # the log is preallocated: a part soon, all of it for processes that write much
 WAL_PAGES_PREALLOCATED = 12  # from this many pages on; not for a process that writes once and ends
 
+FULL_LOOK_S = 1.0  # how often a process that was opened on a full disk looks whether there is space again
 ROWS_AT_ONCE = 16  # rows per statement: a third less work than one each
 
 _VALUES = "(?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -78,8 +80,10 @@ class SqliteDatabase(Database):
         create: bool = True,
         vfs: str | None = None,
         schema: Path | None = None,
+        wait_s: float | None = WAIT_S,
     ) -> None:
         self.place = str(path)
+        self.patience = Patience(self.place, clock, wait_s)
         self.path = path = path.absolute()  # connections may be opened after the process has changed its folder
         self.mark = MarkFile(path.with_name(path.name + "-head"))
         self.notes: list[str] = []
@@ -95,8 +99,13 @@ class SqliteDatabase(Database):
         self._reader: apsw.Connection | None = None
         self._stamps: apsw.Cursor | None = None
         self._writer: apsw.Connection | None = None
-        self._read_only = False
+        self._is_full = False
         """Whether the disk was too full to open the database for writing."""
+        self._frozen: tuple[int, ...] | None = None
+        """The file as it was when it was opened without locks, because its folder can only be read; else None."""
+        self._generation = 0
+        """How often the connection for reading was opened."""
+        self._look_again_s = 0.0
         self._data_version = -1
         """SQLite's count of changes at the last commit; if it is the same at the next, no other process has written."""
 
@@ -109,7 +118,10 @@ class SqliteDatabase(Database):
                 if not self._create and (not self.path.exists() or self.path.stat().st_size == 0):
                     raise NotFound(f"there is no database {self.place}", hint="check the path; nothing was created")
                 created = self._vfs is None and sqlite_file.create(self.path, self.place)
+                number = self.file_number() if self._vfs is None else 0
                 level = self._connect_reader()
+                if number and self.file_number() != number:  # a restored database took its place while it was locked
+                    level = self._connect_reader()
                 todo = database.pending(database.steps("sqlite", self._schema), level, self.place)
                 if todo:
                     self._upgrade(level, todo)
@@ -136,9 +148,21 @@ class SqliteDatabase(Database):
         """Open the connection for reading; return the schema level.
 
         A first connection needs space for the shared-memory file. A full disk has none, but reading must still work:
-        in exclusive mode SQLite keeps that file in memory. Nothing can be written then.
+        in exclusive mode SQLite keeps that file in memory. Nothing can be written until there is space.
+
+        A folder that can only be read has no room for that file either. A database that no process has open there is
+        opened without locks, and every read checks that the file has not changed meanwhile.
         """
-        self._reader = self._connect()
+        if self._reader is not None:
+            self._reader.close()
+        self._is_full, self._frozen = False, None
+        self._generation += 1
+        if self._vfs is None and sqlite_file.can_only_be_read(self.path, self.place):
+            self._frozen = sqlite_file.settled_state(self.path)
+            self._reader = sqlite_file.open_frozen(self.path)
+            self._reader.create_scalar_function("now_us", lambda *_: self._clock.now_us(), 0)
+        else:
+            self._reader = self._connect()
         try:
             level = self._level()
         except apsw.IOError as error:
@@ -147,8 +171,10 @@ class SqliteDatabase(Database):
             self._reader.close()
             self._reader = self._connect()
             self._reader.execute("PRAGMA locking_mode = EXCLUSIVE")
-            self._read_only = True
-            self.notes.append(f"{DiskFull(self.place).what}: opened for reading only")
+            self._is_full = True
+            self._look_again_s = time.monotonic() + FULL_LOOK_S
+            if (note := f"{DiskFull(self.place).what}: opened for reading only") not in self.notes:
+                self.notes.append(note)
             level = self._level()
         self._stamps = self._reader.cursor()
         return level
@@ -161,8 +187,10 @@ class SqliteDatabase(Database):
         return connection
 
     def _connect_writer(self, *, new: bool = False) -> apsw.Connection:
-        if self._read_only:
+        if self._is_full:
             raise DiskFull(self.place)
+        if self._frozen is not None and sqlite_file.can_only_be_read(self.path, self.place):
+            raise translate(apsw.ReadOnlyError("it can only be read"), self.place)  # trying would leave files behind
         connection = self._connect()
         if new:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # so that pages freed by compaction can be returned
@@ -172,6 +200,12 @@ class SqliteDatabase(Database):
         connection.execute("PRAGMA synchronous = FULL")
         if one(connection, "PRAGMA synchronous") != 2:
             raise StoreUnavailable(f"{self.place}: synchronous=FULL was not accepted", written=False)
+        if self.is_encrypted:
+            connection.execute("PRAGMA secure_delete = ON")  # a key that is erased must not stay in a free page
+        elif sqlite_file.has_keys(connection):
+            connection.close()
+            hint = "start this process again"
+            raise StoreUnavailable(f"{self.place} was encrypted meanwhile", written=False, hint=hint)
         connection.set_wal_hook(self._after_commit)  # replaces SQLite's own checkpoints; see `maintain`
         self._writer = connection
         return connection
@@ -224,7 +258,7 @@ class SqliteDatabase(Database):
 
         Not part of opening: SQLite would parse every view each time, which would double its cost.
         """
-        if self._read_only or one(self._open_reader(), VIEWS_KNOWN, views):
+        if self._is_full or self._frozen is not None or one(self._open_reader(), VIEWS_KNOWN, views):
             return
         connection = self._connect()
         connection.set_wal_hook(self._after_commit)
@@ -233,6 +267,8 @@ class SqliteDatabase(Database):
             if not one(connection, VIEWS_KNOWN, views):  # or another process was first
                 connection.execute(views)
             connection.execute("COMMIT")
+        except (apsw.ReadOnlyError, apsw.CantOpenError):
+            roll_back(connection)  # it can only be read
         except apsw.Error as error:
             roll_back(connection)
             self.notes.append(f"the views could not be created: {error}")
@@ -252,13 +288,20 @@ class SqliteDatabase(Database):
         """Return all rows of a short read, on this thread: another would cost more than the read."""
         try:
             rows: list[Row] = self._open_reader().execute(self._sql[query], arguments).fetchall()
+            while self._has_changed():
+                rows = self._open_reader().execute(self._sql[query], arguments).fetchall()
         except (apsw.Error, UnicodeDecodeError) as error:
+            if self._has_changed():
+                return await self.fetch(query, *arguments)
             raise translate(error, self.place) from error
         if query in _EVENT_QUERIES and [*map(type, chain.from_iterable(rows))] != EVENT_TYPES * len(rows):
             raise wrong_type(rows)
         return rows
 
     async def fetch_row(self, query: str, *arguments: apsw.SQLiteValue) -> Row | None:
+        if self._frozen is not None:
+            rows = await self.fetch(query, *arguments)
+            return rows[0] if rows else None
         try:
             return self._open_reader().execute(self._sql[query], arguments).fetchone()
         except (apsw.Error, UnicodeDecodeError) as error:
@@ -267,25 +310,48 @@ class SqliteDatabase(Database):
     def _open_reader(self) -> apsw.Connection:
         if self._reader is None:
             raise self.closed()
+        if self._is_full and time.monotonic() > self._look_again_s:
+            self._connect_reader()  # there may be space again
         return self._reader
+
+    def _has_changed(self) -> bool:
+        """Return whether a database that was opened without locks has changed since, and was opened again."""
+        if self._frozen is None or self._frozen == sqlite_file.state(self.path):
+            return False
+        self._connect_reader()
+        return True
 
     def stamp(self) -> int | None:
         """Return SQLite's count of changes by other connections; the reading one makes none itself."""
         if self._stamps is None:
             raise self.closed()
         try:
+            if self._frozen is not None or self._is_full:
+                self._has_changed()
+                self._open_reader()
             stamp: int = self._stamps.execute("PRAGMA data_version").get
         except apsw.Error as error:
             raise translate(error, self.place) from error
-        return stamp
+        return stamp + (self._generation << 40)
 
     async def listen(self, woken: Callable[[], None]) -> None:
         self._bell.listen(woken)
+
+    def want(self, streams: frozenset[str] | None) -> None:
+        self._bell.want(streams)
+
+    def mute(self) -> None:
+        self._bell.mute()
+
+    def unmute(self) -> None:
+        self._bell.unmute()
 
     # --- writing ---------------------------------------------------------------------------------------------
 
     def commit_now(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> bool:
         """Write a batch on this thread, unless another process is writing."""
+        if self._is_full:
+            self._connect_reader()  # there may be space again
         return self._transact(ledger, batch, wait_ms=0)
 
     async def commit(self, ledger: Ledger, batch: Sequence[AppendRequest]) -> None:
@@ -317,7 +383,7 @@ class SqliteDatabase(Database):
         if plan.rows:
             self.mark.write(Mark(ledger.position, plan.last_hash))
         crash_point("commit: marked, not announced")
-        self._bell.ring()
+        self._bell.ring(write.stream for request in batch for write in request.writes)
         return True
 
     def _begin(self, connection: apsw.Connection, wait_ms: int) -> bool:
@@ -343,6 +409,32 @@ class SqliteDatabase(Database):
             connection = self._writer or self._connect_writer()
             connection.set_busy_timeout(BUSY_MS_MAX)
             return connection.execute(self._sql[query], arguments).fetchall()
+
+    async def write_all(self, changes: Iterable[tuple[str, Sequence[Row]]], *, what: str) -> None:
+        with translate_errors(self.place):
+            connection = self._writer or self._connect_writer()
+            self._begin(connection, BUSY_MS_MAX)
+            self._data_version = -1  # what the writer knows of the journal is outdated
+            try:
+                for query, arguments in changes:
+                    connection.executemany(self._sql[query], arguments)
+                crash_point(f"{what}: written, not committed")
+                connection.execute("COMMIT")
+            except BaseException:
+                roll_back(connection)
+                raise
+
+    async def forget_freed(self) -> bool:
+        """Copy the log into the database and empty it, so that it has no earlier content of any page."""
+        with translate_errors(self.place):
+            connection = self._writer or self._connect_writer()
+            connection.set_busy_timeout(BUSY_MS_MAX)
+            try:
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            except apsw.BusyError:  # another process reads an older state
+                return False
+        self.wal_pages = 0
+        return True
 
     def outcome_unknown(self, error: Exception) -> bool:
         """Return True unless the disk was full, or the database locked or read-only: these write nothing."""
@@ -436,6 +528,9 @@ class SqliteDatabase(Database):
         crash_point("commit: events inserted")
         for key in plan.keys.values():
             connection.execute(self._sql["insert_key"], key)
+        if plan.data_keys:
+            plan.check_keyring(connection.execute(self._sql["keyring"]).fetchall())
+            connection.executemany(self._sql["insert_data_key"], plan.data_key_rows())
         for query, arguments in plan.other_rows():
             connection.execute(self._sql[query], arguments)
             if query == "replace_last" and connection.changes() != 1:
@@ -462,7 +557,7 @@ class SqliteDatabase(Database):
 
         head = await self._read_long(work)
         if self.registry is not None and not await self.why_untrusted():
-            self.registry.add(await self._identity(), os.stat(target).st_ino)
+            self.registry.add(await self.identity(), os.stat(target).st_ino)
         return head
 
     async def problems(self) -> list[str]:
@@ -479,8 +574,9 @@ class SqliteDatabase(Database):
 
     async def _read_long(self, work: Callable[[apsw.Connection], T]) -> T:
         """Read in a thread on a connection of its own; on the only one there can be when opened for reading only."""
-        if self._read_only:
-            return work(self._open_reader())
+        if self._is_full or self._frozen is not None:
+            result = work(self._open_reader())
+            return await self._read_long(work) if self._has_changed() else result
 
         def run() -> T:
             with contextlib.closing(self._connect()) as connection:

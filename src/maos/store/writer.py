@@ -20,10 +20,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from maos.errors import MaosError, StoreUnavailable
-from maos.store.contract import Appended
+from maos.errors import DiskFull, MaosError, StoreUnavailable
+from maos.store.contract import Appended, Sealer
 from maos.store.database import Database
 from maos.store.ledger import AppendRequest, Ledger, WriteBatch
+from maos.store.patience import RetryPauses
 
 T = TypeVar("T")
 
@@ -45,11 +46,11 @@ class _Job(msgspec.Struct, eq=False):
 class GroupCommitWriter:
     """Commits all appends of one process, in groups."""
 
-    def __init__(self, database: Database, committed: Callable[[int], None]) -> None:
+    def __init__(self, database: Database, committed: Callable[[int], None], sealer: Sealer | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._database = database
         self._committed = committed
-        self._ledger = Ledger()
+        self._ledger = Ledger(sealer)
         self._inside = 0
         self._closed = False
         # Requests that are accepted and not replied to; counted on the loop's thread only.
@@ -245,16 +246,25 @@ class GroupCommitWriter:
         return batch, None
 
     async def _do(self, job: _Job) -> None:
-        try:
-            job.result = await job.work()
-        except Exception as error:  # noqa: BLE001 - raised to the caller of the job
-            job.error = error
+        attempts = self._database.patience.begin()
+        while True:
+            try:
+                job.result = await job.work()
+            except Exception as error:  # noqa: BLE001 - raised to the caller of the job
+                if isinstance(error, DiskFull) and await self._wait(attempts, error):
+                    continue
+                job.error = error
+            return
 
     # --- with the writer's turn ------------------------------------------------------------------------------
 
     async def _commit(self, batch: Sequence[AppendRequest]) -> None:
-        """Line 5/8: commit a batch; each request gets a reply that is on disk, or an error."""
-        for last_try in (False, True):
+        """Line 5/8: commit a batch; each request gets a reply that is on disk, or an error.
+
+        A lost connection is replaced once, and a full disk is an error at once; an engine waits out both.
+        """
+        attempts, last_try = self._database.patience.begin(), False
+        while True:
             try:
                 if self._broken:
                     await self._recover()
@@ -267,14 +277,31 @@ class GroupCommitWriter:
                     request.error = None
                 if last_try or not self._broken:
                     explained = self._database.explain(error)
+                    if self._may_pass(explained) and await self._wait(attempts, explained):
+                        continue
                     if len(batch) > 1 and not self._broken and not isinstance(explained, StoreUnavailable):
                         for request in batch:  # one of them cannot be written: commit the others
                             await self._commit((request,))
                     else:
                         self._refuse(batch, explained)
                     return
+                last_try = True
             else:
+                self._database.patience.worked()
                 return
+
+    def _may_pass(self, error: Exception) -> bool:
+        """Return whether a failure is waited out by an engine: a full disk, or a server that is away."""
+        is_away = isinstance(error, StoreUnavailable) and self._broken and not self._database.blocking
+        return isinstance(error, DiskFull) or is_away
+
+    async def _wait(self, attempts: RetryPauses, error: Exception) -> bool:
+        """Wait before the next attempt, if calls wait without limit; return False when there is none."""
+        patience = self._database.patience
+        if patience.limit_s is not None or (isinstance(error, DiskFull) and not patience.has_engine):
+            return False
+        why = getattr(error, "what", "") or str(error)
+        return attempts.pause_thread(why) if self._database.blocking else await attempts.pause(why)
 
     async def _recover(self) -> None:
         """Reopen the database and find out whether the failed batch was written."""

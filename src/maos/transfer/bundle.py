@@ -13,21 +13,21 @@ of git. docs/reference/bundle-format.md has all of it.
 from __future__ import annotations
 
 import hashlib
-import os
-import stat
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Final, Literal, NamedTuple
+from typing import Annotated, Any, BinaryIO, Final, Literal
 
 import msgspec
 
 from maos.errors import Corrupt, InvalidInput, UnknownFormat
+from maos.files import read_bounded
 from maos.ids import NAME_CHARS_MAX
 from maos.journal import compress
 from maos.journal.codec import Codec
 from maos.journal.journal import Record
 from maos.store.contract import Recorded
+from maos.tuples import NamedTuple
 
 MAGIC = b"maos bundle\r\n\x1a\n"
 """The ends of lines in it are there to notice a file that was sent as text."""
@@ -242,8 +242,7 @@ def damaged(name: str, why: str) -> Corrupt:
 def is_bundle(path: Path) -> bool:
     """Whether a file begins as a bundle does."""
     try:
-        with path.open("rb") as file:
-            return stat.S_ISREG(os.fstat(file.fileno()).st_mode) and file.read(len(MAGIC)) == MAGIC
+        return read_bounded(path, len(MAGIC))[: len(MAGIC)] == MAGIC
     except OSError:
         return False
 

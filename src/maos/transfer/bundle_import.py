@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -37,13 +37,14 @@ from maos.model.events.core import EventBase, local_fields
 from maos.model.events.parts import Local, Owner
 from maos.model.events.records import BundleImported
 from maos.model.message import inbox
-from maos.model.run import BESIDE, Run, bundle_stream, dotted, owners
+from maos.model.run import BESIDE, Run, bundle_stream, dotted
 from maos.model.tool_calls import NAME as TOOL_SERVER
 from maos.model.workflow import WorkflowRun
 from maos.store.contract import Lease
 from maos.transfer import bundle, validation
 from maos.transfer.bundle import Manifest, damaged
 from maos.transfer.validation import Members
+from maos.tuples import NamedTuple
 from maos.workspaces import Workspace, commits, discover, is_object
 
 TRIES_MAX = 5
@@ -246,6 +247,7 @@ class BundleImporter:
             version=len(streams[manifest.stream]),
             events=len(new),
             later=_later(new, manifest.stream),
+            by=self._journal.by,
             at_us=self._clock.now_us(),
         )
         appends = [Append(bundle_stream(manifest.id), [noted])]  # first: its position tells theirs
@@ -253,8 +255,8 @@ class BundleImporter:
         for name, found in groupby(new, key=attrgetter("stream")):
             appends.append(Append(name, list(map(rebaser.rebase, found)), expected=expected.pop(name, None)))
         appends += [Append(name, [], expected=version) for name, version in expected.items()]
-        pointer = BundleImported(of=manifest.id, at_us=noted.at_us)
-        apart = sorted(name for name in members.roots | members.also if manifest.id not in owners(name))
+        pointer = BundleImported(of=manifest.id, by=noted.by, at_us=noted.at_us)
+        apart = sorted(name for name in members.roots | members.also if manifest.id not in dotted(name))
         appends += [Append(bundle_stream(name), [pointer]) for name in apart]
         crash_point("import:before append")
         await self._journal.append_all(appends)

@@ -12,13 +12,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import apsw
 
 from maos.clock import Clock
 from maos.engine import ownership
-from maos.engine.streams import RUN
 from maos.errors import InvalidInput, NotFound
 from maos.faults import crash_point
 from maos.journal.journal import Append, Journal
@@ -26,6 +25,7 @@ from maos.model.events.parts import Owner
 from maos.model.events.run import RunEvent
 from maos.model.run import Run, stream
 from maos.store.contract import Lease
+from maos.tuples import NamedTuple
 
 GROUP = "maos.importers"
 LEGACY_PACKAGE = "maos-import-legacy"
@@ -72,9 +72,7 @@ class ImportTarget:
         It needs no lease: a process that claims the run changes its version.
         """
         crash_point("import:before append")
-        await self.journal.append_all(
-            [Append(stream(run.id), events, expected=version), *others], documents=[RUN.keep(run)]
-        )
+        await self.journal.append_all([Append(stream(run.id), events, expected=version), *others])
         crash_point("import:after append")
 
 
@@ -108,6 +106,8 @@ def read(path: Path) -> RunSource:
 
     A file that none recognizes is given to the first of them, whose error says what it expects.
     """
+    if path.exists() and not path.is_file():
+        raise InvalidInput(f"{path} is not a file", hint="name a file; - reads a bundle from standard input")
     installed: list[Importer] = [each.load() for each in sorted(entry_points(group=GROUP))]
     for importer in installed:
         if importer.recognizes(path):

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -35,6 +35,7 @@ from maos.transfer.bundle_import import BundleImporter, Imported, readable
 from maos.transfer.importers import ImportedRun, ImportTarget, RunSource
 from maos.transfer.validation import Members
 from maos.travel.points_in_time import merged_commit
+from maos.tuples import NamedTuple
 from maos.workspaces import commits, is_object
 
 SHOWN_CHARS_MAX = 200
@@ -119,6 +120,8 @@ class Transfer:
             await m.transfer.export("r-1", "r-1.maos")
             print((await m.transfer.import_("r-1.maos", dry_run=True)).what)
         """
+        if not dry_run:
+            self._journal.principal.check_may_decide("import a file")
         place, home = Path(os.getcwd(), folder), self._attempts.folder
         with readable(Path(source)) as file:
             importer = BundleImporter(self._journal, self._clock, file, str(source), folder=place, home=home)
@@ -130,6 +133,8 @@ class Transfer:
         """Import runs of another program, which `importers.read` found in a file. `folder` is where their agents will
         work. Importing again brings what is new.
         """
+        if not dry_run:
+            self._journal.principal.check_may_decide("import runs")
         target = ImportTarget(self._journal, self._clock, folder, self._attempts.folder)
         return [each async for each in source.import_into(target, wanted=wanted, dry_run=dry_run)]
 

@@ -1,7 +1,7 @@
 """Which streams belong to a run or a workflow, and a look through all that a bundle brings, before anything of it is
 written: a stranger may have made it.
 
-By name: a run `r-1` has the agents `r-1-plan`, `r-1.TASK` and `r-1.TASK-gate1-1`, a workflow the agents and children
+By name: a run `r-1` has the agents `r-1.TASK` and `r-1.TASK-gate1-1`, a workflow the agents and children
 `w-1.PLACE`, and children that were given a name of their own. Export and import follow the same rules, so a bundle has
 nothing of another run. Each stream must belong to what the bundle is of, each event to its stream; all of it must fold,
 here and now, to something of the right types. What is left are texts and numbers of a run, and those can do no harm
@@ -10,9 +10,8 @@ until it is resumed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -20,6 +19,7 @@ from maos.engine.streams import WORKFLOW_RUN
 from maos.errors import Corrupt, InvalidInput, MaosError
 from maos.journal.codec import is_plain
 from maos.journal.journal import Journal, Record
+from maos.model import preparation
 from maos.model.attempt import Attempt, check_agent, check_run, stream
 from maos.model.events.attempt import AttemptEvent, AttemptMoved, AttemptPlanned, AttemptTranscript
 from maos.model.events.commands import Command
@@ -34,7 +34,7 @@ from maos.model.events.messages import (
 )
 from maos.model.events.parts import OrderData, WorkspaceData
 from maos.model.events.records import ChatSaid, NoticeOutcome, NoticePlanned, ToolCalled
-from maos.model.events.run import QuestionAnswered, QuestionAsked, RunEventBase
+from maos.model.events.run import PlanProposed, QuestionAnswered, QuestionAsked, RunEventBase
 from maos.model.events.state import StateUpdated
 from maos.model.events.workflow import WorkflowEventBase
 from maos.model.message import Acknowledgements
@@ -43,9 +43,11 @@ from maos.model.plan import Task
 from maos.model.run import Run, dotted
 from maos.model.tool_calls import Reports
 from maos.model.workflow import AGENT, CHILD, WorkflowRun
-from maos.runs import agent_types
+from maos.patterns import regex
+from maos.runs import agent_types, planner
 from maos.state import loader
 from maos.transfer.bundle import RUN, Contents, Manifest
+from maos.tuples import NamedTuple
 from maos.workflows.children import name_of, names
 from maos.workspaces import check_workspace_name, is_object
 
@@ -53,7 +55,7 @@ FAMILIES: Mapping[str, tuple[type[EventBase], ...]] = {
     "run": (RunEventBase,),
     "workflow": (WorkflowEventBase,),
     "attempt": get_args(AttemptEvent),
-    "inbox": (Command, MessageSent, QuestionAsked, QuestionAnswered),
+    "inbox": (Command, MessageSent, PlanProposed, QuestionAsked, QuestionAnswered),
     "acks": (MessageDelivered, MessageResolved),
     "dead-letters": (DeadLetterAdded, DeadLetterRequeued),
     "messages": (MessageSent, MessageRouted),
@@ -72,16 +74,16 @@ NUMBER_MAX = 1 << 53
 
 _ANYTHING = ("result", "value")
 """What a workflow has returned, or was sent: it may be any number."""
-TRANSCRIPT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
-_SESSION = re.compile(r"[A-Za-z0-9._:-]{0,200}")
-_TASK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
-_REF = re.compile(r"refs/maos/([^/]+)/[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+TRANSCRIPT_NAME = regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+_SESSION = regex(r"[A-Za-z0-9._:-]{0,200}")
+_TASK = regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+_REF = regex(r"refs/maos/([^/]+)/[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _FOLDS: Mapping[str, Callable[[str], Any]] = {
     "acks": lambda id: Acknowledgements(id=id),
     "notices": lambda _: RunNotices(),
     "tools": lambda _: Reports(),
 }
-_ATTEMPT = re.compile(r"(.+)\.([1-9][0-9]{0,5})")
+_ATTEMPT = regex(r"(.+)\.([1-9][0-9]{0,5})")
 
 
 class Members(NamedTuple):
@@ -118,7 +120,7 @@ def split(stream: str) -> tuple[str, str] | None:
 def members_of(kind: str, id: str, flows: Mapping[str, WorkflowRun]) -> Members:
     """Everything below a run; or below a workflow, as far as the workflows that are known tell."""
     if kind == RUN:
-        return Members(frozenset((id,)), frozenset((f"{id}-plan",)))
+        return Members(frozenset((id,)), frozenset())
     roots, also, waiting = set[str](), set[str](), [id]
     while waiting:
         name = waiting.pop()
@@ -288,10 +290,24 @@ def _run(run: Run) -> Run:
             raise _bad(f"task {name!r} is invalid: {error}") from error
         if not _TASK.fullmatch(name) or plan.name != name or any(need not in run.tasks for need in task.needs):
             raise _bad(f"{name!r} cannot be a task")
-    options = run.options
+    if run.proposal is not None:
+        try:
+            msgspec.convert(run.proposal.tasks, list[Task])
+        except msgspec.ValidationError as error:
+            raise _bad(f"its plan is invalid: {error}") from error
+        if {*run.proposal.options} - {"agents"}:
+            raise _bad("its plan has options of a run")
+    options = {**run.options, **(run.proposal.options if run.proposal else {})}
     for key, kind in (("agents", dict), ("budget", dict), ("workspace", dict), ("notes", list)):
         if not isinstance(options.get(key) or kind(), kind):
             raise _bad(f"its option {key} is no {kind.__name__}")
+    try:
+        preparation.checked(preparation.of_options(options))
+        preparation.project_settings(msgspec.convert(options.get("project_settings") or [], list[str]))
+        msgspec.convert(options.get("include_uncommitted") or False, bool | list[str])
+        planner.checks_of({"gates": msgspec.convert(options.get("gates") or [], list[list[str]])})
+    except (msgspec.ValidationError, InvalidInput) as error:
+        raise _bad(f"its options are invalid: {error}") from error
     if run.commit and not is_object(run.commit):
         raise _bad(f"{run.commit!r} is no commit")
     return run

@@ -11,13 +11,14 @@ import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from maos import workspaces as workspaces
 from maos.engine import transcripts
+from maos.engine.attempt_spec import HOLDERS, HOMES
 from maos.engine.attempts import Attempts
 from maos.engine.streams import ATTEMPT, attempts_at
 from maos.errors import NotFound
@@ -35,13 +36,14 @@ from maos.model.events.attempt import (
 from maos.model.events.commands import TasksRequested
 from maos.model.events.core import EventBase
 from maos.model.events.messages import MessageSent, TopicJoined
-from maos.model.events.run import QuestionAnswered, QuestionAsked
+from maos.model.events.run import PlanProposed, QuestionAnswered, QuestionAsked
 from maos.model.message import TOPICS, Acknowledgements, Message, Topics, acks, history, inbox, index_event, message
 from maos.model.run import Run
 from maos.model.run import stream as run_stream
 from maos.model.status import AttemptStatus
 from maos.state.agents import AgentStates
 from maos.travel.points_in_time import PointInTime, read_until, workspace_of
+from maos.tuples import NamedTuple
 
 GRACE_S = 10.0
 
@@ -70,7 +72,7 @@ async def sent_again(unhandled: AsyncIterator[Record], names: Mapping[str, str])
                 found.append(replace(command, asked_by=names.get(by, by)))
             case QuestionAsked(asked_by=several) as command:
                 found.append(replace(command, asked_by=[names.get(one, one) for one in several]))
-            case QuestionAnswered() as command:
+            case QuestionAnswered() | PlanProposed() as command:
                 found.append(command)
     return found
 
@@ -260,21 +262,23 @@ def _continued(attempts: Attempts, name: str, run: str, found: Cut, place: works
     checkpoints = list(was.checkpoints)
     if found.commit and not any(each.commit == found.commit for each in checkpoints):
         checkpoints.append(AttemptCheckpoint("start", 0, "branch", was.planned_us, found.commit, was.session))
-    home = str(attempts.folder / "homes" / name)
+    home = str(attempts.folder / HOMES / name)
     return replace(
         was,
         agent=name,
-        folder=str(attempts.folder / "holders" / attempt_id(name, was.number)),
+        folder=str(attempts.folder / HOLDERS / attempt_id(name, was.number)),
         workspace=dict(place.to_data()),
-        order={**was.order, "cwd": str(place.path), "home": home, "run": run},
+        order={**was.order, "cwd": str(place.path), "home": home, "run": run if was.order.get("run") else ""},
         checkpoints=checkpoints,
         pid=0,
         inbox_cursor=0,
         told=[],
         answered_cursor=0,
         permissions={},
+        proof="",  # the secret is that of the other agent
         stopping="",
         moved_from="",
+        session_kept=False,  # the program's own record of it is in another home, and has what came later too
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -41,9 +40,10 @@ from maos.model.events.run import QuestionAnswered, QuestionAsked, RunJoined
 from maos.model.message import inbox
 from maos.model.question import Open
 from maos.model.run import Run
-from maos.travel import branches, points_in_time
+from maos.travel import branches, points_in_time, relocation
 from maos.travel.branches import GRACE_S, keep_merged, position_before
 from maos.travel.points_in_time import lineage
+from maos.tuples import NamedTuple
 
 
 class JoinPlan(NamedTuple):
@@ -99,6 +99,8 @@ class RunJoins:
         if dry_run:
             return (await self._union(ours, theirs, policy))[0]
         await consent.check(self._journal, theirs.id)  # what it would do, ours would
+        for each in (ours, theirs):
+            await relocation.restore(self._journal, self._clock, self._attempts, each)
         done = await self._join(ours, theirs, policy)
         return done._replace(asked=await self._ask(done, theirs)) if done.open else done
 
@@ -131,6 +133,7 @@ class RunJoins:
                 chosen=dict(union.chosen),
                 state=found.content.data,
                 inbox_version=handled,
+                by=self._journal.by,
                 at_us=at_us,
             )
             crash_point("travel: joined files")
@@ -141,22 +144,27 @@ class RunJoins:
             return union._replace(before=await position_before(self._journal, ours), commit=ours.commit)
 
     async def _ask(self, union: JoinPlan, theirs: Run) -> list[Open]:
-        """Ask a person about the conflicts that are not decided; repeated, they are asked once."""
-        run = await self._runs.get(union.run)
-        known = (await questions.pending_of(self._journal, run)).questions
-        for each in union.open:
-            id = f"{_prefix(theirs)}{each.id}"
-            if id not in known:
-                asked = QuestionAsked(
-                    id=id,
+        """Ask a person about the conflicts that are not decided; repeated, they are asked once.
+
+        The questions are recorded in the run itself, also one that has ended: so it is among those that are open.
+        """
+        async with own_run(self._journal, self._clock, await self._runs.get(union.run)) as recorder:
+            run = recorder.fold
+            known = (await questions.pending_of(self._journal, run)).questions
+            asked = [
+                QuestionAsked(
+                    id=f"{_prefix(theirs)}{each.id}",
                     question=f"Joining {union.other} to {union.run}: {_told(each)} Which one should be used?",
                     choices=[OURS, THEIRS],
                     context=f"{OURS} ({union.run}): {each.ours}\n{THEIRS} ({union.other}): {each.theirs}",
                     asked_by=[],
                     at_us=self._clock.now_us(),
                 )
-                await self._journal.append(inbox(run.id), asked)
-        waiting = questions.of_run(run, await questions.pending_of(self._journal, run))
+                for each in union.open
+            ]
+            if new := [each for each in asked if each.id not in known]:
+                await recorder.append(*new)
+            waiting = questions.of_run(run, await questions.pending_of(self._journal, run))
         return [each for each in waiting if each.id.startswith(_prefix(theirs))]
 
     async def _union(self, ours: Run, theirs: Run, policy: str) -> tuple[JoinPlan, Joined]:

@@ -3,24 +3,24 @@ two of them differ, of one run or of two: tasks, questions, findings, messages, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from maos import workspaces as workspaces
 from maos.bus.history import Bodies
 from maos.clock import to_us
-from maos.engine.streams import ATTEMPT, RUN
+from maos.engine.streams import RUN, AttemptReader
 from maos.errors import Corrupt, InvalidInput, NotFound
 from maos.journal.journal import PAGE_EVENTS, Journal, Record
-from maos.model import tool_calls
-from maos.model.attempt import attempt_id
 from maos.model.branch import RunSegment, digest, leads_here, line_of
 from maos.model.events.records import BundleImported
 from maos.model.message import Message, history
+from maos.model.read_models import ChangedField
 from maos.model.run import Question, Run, bundle_stream, stream
+from maos.patterns import regex
+from maos.tuples import NamedTuple
 from maos.workspaces import Workspace
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ When = PointInTime | int | str | datetime | None
 """How a caller can name a point in time: a version (12, or -1 for the one before the newest), the name of a checkpoint,
 "@POSITION" of the journal, a time; None for now."""
 
-_POSITION = re.compile(r"@([0-9]{1,18})")
+_POSITION = regex(r"@([0-9]{1,18})")
 
 
 async def find(journal: Journal, run: Run, when: When) -> PointInTime:
@@ -197,18 +197,6 @@ class Side(NamedTuple):
     """What they had found: keywords, by task and text."""
 
 
-class ChangedField(NamedTuple):
-    """A task, or a question, that is not the same on both sides."""
-
-    name: str
-    before: str
-    """Its status; empty where there is none."""
-    after: str
-    said_before: str
-    """Its result or answer."""
-    said_after: str
-
-
 class Difference(NamedTuple):
     """How two sides differ."""
 
@@ -320,15 +308,9 @@ async def _parted_at(journal: Journal, runs: Mapping[str, Run], segment: RunSegm
 
 
 async def _findings(journal: Journal, run: Run, point: PointInTime) -> dict[tuple[str, str], str]:
-    found: dict[tuple[str, str], str] = {}
-    for name, task in run.tasks.items():
-        agent = run.agent(name)
-        for number in range(1, task.attempts + 1):
-            attempt = await ATTEMPT.at(journal, attempt_id(agent, number), position=point.position)
-            for each in attempt.discoveries if attempt is not None else ():
-                found[(name, each.text)] = each.keyword
-        reports = tool_calls.Reports()
-        async for record in read_until(journal, tool_calls.stream(agent), point.position):
-            reports.apply(record.event)
-        found |= {(name, each["text"]): each["keyword"] for each in reports.discoveries}
-    return found
+    reader = AttemptReader(journal)
+    return {
+        (name, each.text): each.keyword
+        for name in run.tasks
+        for each in await reader.discoveries_of(run.agent(name), position=point.position)
+    }

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from maos import workspaces as workspaces
 from maos.clock import Clock
@@ -26,7 +26,7 @@ from maos.model.events.attempt import AttemptMoved
 from maos.model.events.run import RunMoved
 from maos.model.run import Run
 from maos.model.run import stream as stream_of
-from maos.model.status import TaskStatus
+from maos.tuples import NamedTuple
 from maos.workspaces import Workspace, commits
 
 NAMES_SHOWN_MAX = 3
@@ -94,7 +94,8 @@ async def move(
         crash_point("move: laid out")
         if moved.changed:
             workspace = place.to_data() if place is not None else None
-            event = RunMoved(folder=moved.folder, from_=moved.before, workspace=workspace, at_us=clock.now_us())
+            by, at_us = journal.by, clock.now_us()
+            event = RunMoved(folder=moved.folder, from_=moved.before, workspace=workspace, by=by, at_us=at_us)
             async with AsyncExitStack() as leases:
                 for each in found.agents:
                     if each.attempt.is_open:  # for us alone: Held while an engine runs it
@@ -105,6 +106,15 @@ async def move(
                 own = Append(stream_of(run.id), [event], expected=recorder.fold.version)
                 await journal.append_all([own, *(_told(each, found.ways) for each in found.agents)])
         return moved
+
+
+async def restore(journal: Journal, clock: Clock, attempts: Attempts, run: Run) -> bool:
+    """Create the worktrees of a run again that it needs and that were removed, from what was saved; whether any was."""
+    if not run.options.get("workspace") or not await asyncio.to_thread(Path(run.folder).is_dir):
+        return False
+    if await workspaces.exists(Workspace.located(run.options["workspace"], attempts.folder)):
+        return False
+    return bool((await move(journal, clock, attempts, run.id, Path(run.folder))).anew)
 
 
 async def merged_work(folder: Path, place: Workspace, commit: str) -> Workspace:
@@ -176,7 +186,8 @@ class _Move:
             if not await workspaces.relocate(each.now):
                 if each.needed and not waits:
                     how: dict[str, Any] = {"root": each.now.tree.parent, "base": each.now.base}
-                    await workspaces.prepare(self._folder, each.now.name, **how, start=each.saved or None)
+                    start = await workspaces.newest_checkpoint(each.now) or each.saved or None
+                    await workspaces.prepare(self._folder, each.now.name, **how, start=start)
             elif each.needed and not each.attempt.is_open:
                 await workspaces.verify(each.now, each.saved or None)
             crash_point("move: one laid out")
@@ -190,8 +201,7 @@ class _Move:
 
     async def _newest(self) -> AsyncIterator[Attempt]:
         """The newest attempt of every agent of the run, those of its gates and of branches that were given up too."""
-        agents = [name async for name in self._attempts.names(f"{self._run.id}.")]
-        for name in (f"{self._run.id}-plan", *agents):
+        for name in [name async for name in self._attempts.names(f"{self._run.id}.")]:
             attempt = await self._attempts.newest(name)
             if attempt is not None and attempt.order.get("run", "") in ("", self._run.id):
                 yield attempt
@@ -208,7 +218,7 @@ class _Move:
         saved = last_saved(await self._attempts.history(attempt.agent))
         tasks = [each for each in self._run.tasks.values() if self._run.agent(each.name) == attempt.agent]
         done = next((each.commit for each in tasks if each.commit), "")
-        needed = any(each.status != TaskStatus.DONE for each in tasks)
+        needed = any(not each.status.is_done for each in tasks)
         return _Agent(attempt, place, _moved_workspace(place, self.ways), done or saved, needed)
 
     async def _check_commits(self, repository: Path, given: Path) -> None:

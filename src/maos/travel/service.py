@@ -9,53 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from maos.clock import Clock
 from maos.engine import checkpoints, consent, ownership
 from maos.engine.attempt_spec import check_places
 from maos.engine.attempts import Attempts
 from maos.engine.recorder import Recorder
-from maos.engine.streams import RUN, RunReader, new_id, own_run
+from maos.engine.streams import RUN, RunReader, check_version, new_id, own_run
 from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.journal.journal import Append, Journal, by_stream
 from maos.model.attempt import check_agent, check_run
 from maos.model.branch import begin, digest
 from maos.model.events.core import EventBase
-from maos.model.events.parts import RunOrigin
-from maos.model.events.run import RunCreated, RunForked, RunRolledBack
+from maos.model.events.parts import RunOrigin, Spent
+from maos.model.events.run import QuestionAnswered, RunCreated, RunForked, RunRolledBack
 from maos.model.message import TOPICS, inbox
+from maos.model.read_models import PlannedStep
 from maos.model.run import Content, Run, agent_name
+from maos.model.run_status import agents_of, spent_of
 from maos.model.status import TaskStatus
 from maos.state.agents import AgentStates
 from maos.travel import branches, points_in_time
 from maos.travel.branches import GRACE_S, Cut, keep_merged, position_before
 from maos.travel.join import RunJoins
 from maos.travel.points_in_time import Difference, PointInTime, When
+from maos.tuples import NamedTuple
 
 KEPT, CONTINUES, ANEW, GIVEN_UP = "kept", "continues", "begins", "given up"
-
-
-class PlannedStep(NamedTuple):
-    """What a rollback or a fork does with a task."""
-
-    task: str
-    what: str
-    """kept: it was done, and stays so · continues: from where it was · begins: it had not begun · given up: it was
-    planned later."""
-    now: str
-    """Its status now; empty when this run does not have it."""
-    then: str
-    agent: str
-    """The agent that did it, or will."""
-    checkpoint: str = ""
-    """The checkpoint that its agent continues from."""
-    saved_us: int = 0
-    messages: int = 0
-    """How many messages it gets again that it had not received."""
-    remembers: bool = False
-    """Whether it continues its conversation."""
 
 
 class TravelPlan(NamedTuple):
@@ -106,14 +87,16 @@ class TimeTravel(RunJoins):
         """
         return await points_in_time.find(self._journal, await self._runs.get(id), when)
 
-    async def checkpoint(self, id: str, name: str) -> PointInTime:
+    async def checkpoint(self, id: str, name: str, *, expected: int | None = None) -> PointInTime:
         """Give the present state of a run a name; the files of agents that work are saved under it.
+
+        With `expected`, only while the run is at that version; else Conflict.
 
         Example::
 
             await m.travel.checkpoint("r-1", "before-refactoring")
         """
-        run = await checkpoints.make_and_wait(self._journal, self._clock, await self._runs.get(id), name)
+        run = await checkpoints.make_and_wait(self._journal, self._clock, await self._runs.get(id), name, expected)
         return await points_in_time.named(self._journal, run, name)
 
     async def checkpoints(self, id: str) -> list[PointInTime]:
@@ -153,10 +136,17 @@ class TimeTravel(RunJoins):
         return await points_in_time.compare(one, two, self._attempts.folder, patch=patch)
 
     async def rollback(
-        self, id: str, to: When = None, *, without_files: bool = False, dry_run: bool = False
+        self,
+        id: str,
+        to: When = None,
+        *,
+        without_files: bool = False,
+        dry_run: bool = False,
+        expected: int | None = None,
     ) -> TravelPlan:
         """Roll a run back to a point in time, by default its newest checkpoint: tasks, questions, conversations,
-        inboxes and files. No engine may be executing it. With `dry_run` nothing is changed.
+        inboxes and files. No engine may be executing it. With `dry_run` nothing is changed. With `expected`, only while
+        the run is at that version; else Conflict.
 
         Example::
 
@@ -164,11 +154,12 @@ class TimeTravel(RunJoins):
             await m.travel.rollback("r-1", plan.undo)
         """
         run = await self._runs.get(id)
+        check_version(run, expected)
         point = await (points_in_time.last_checkpoint(self._journal, run) if to is None else self.point(run.id, to))
         if dry_run:
             then = await self._run_at(point)
             return await self._plan(run, then, point, await self._cuts(then, point), run.id, run.branch + 1)
-        async with own_run(self._journal, self._clock, run) as recorder:
+        async with own_run(self._journal, self._clock, run, expected=expected) as recorder:
             run, then = recorder.fold, await self._run_at(point)
             _check_files(then, without_files=without_files)
             check_places(run)
@@ -185,20 +176,29 @@ class TimeTravel(RunJoins):
                 to=point.version,
                 position=point.position,
                 branch=branch,
-                given_up={"version": run.version, "cost_usd": plan.cost_usd},
+                given_up={"version": run.version, "spent": await self._given_up(run, then, cuts)},
                 state=content.data,
                 digest=plan.digest,
                 inbox_version=await self._journal.version(inbox(run.id)),
+                by=self._journal.by,
                 at_us=self._clock.now_us(),
             )
             await self._append(recorder, [rolled_back], also)
             return plan._replace(before=await position_before(self._journal, run))
 
     async def fork(
-        self, id: str, at: When = None, *, into: str = "", without_files: bool = False, dry_run: bool = False
+        self,
+        id: str,
+        at: When = None,
+        *,
+        into: str = "",
+        without_files: bool = False,
+        dry_run: bool = False,
+        expected: int | None = None,
     ) -> TravelPlan:
         """Create a second run that starts at a point in time of another one, by default now; the first is not changed,
-        and may be running. `into` is its id: with the same id it is created once.
+        and may be running. `into` is its id: with the same id it is created once. With `expected`, only if the first
+        was at that version when it was read, which is then what "now" means; else Conflict.
 
         Example::
 
@@ -206,7 +206,8 @@ class TimeTravel(RunJoins):
             print((await m.runs.get("r-2")).origin)
         """
         source = await self._runs.get(id)
-        point = await self.point(source.id, at)
+        check_version(source, expected)
+        point = await points_in_time.find(self._journal, source, at)
         then = await self._run_at(point)
         cuts = await self._cuts(then, point)
         if dry_run:
@@ -236,6 +237,7 @@ class TimeTravel(RunJoins):
                 options=content.options,
                 origin=origin,
                 owner=ownership.identity(recorder.lease),
+                by=self._journal.by,
                 at_us=at_us,
             )
             forked = RunForked(
@@ -244,6 +246,7 @@ class TimeTravel(RunJoins):
                 branch=0,
                 state=content.data,
                 digest=plan.digest,
+                by=self._journal.by,
                 at_us=at_us,
             )
             await self._append(recorder, [created, forked], also)
@@ -267,6 +270,15 @@ class TimeTravel(RunJoins):
                 if cut is not None:
                     cuts[name] = cut
         return cuts
+
+    async def _given_up(self, run: Run, then: Run, cuts: Mapping[str, Cut]) -> Spent:
+        """What was taken since then, by agents at work too, but for what those that continue from there count again."""
+        agents = [agent for task in run.tasks.values() for agent in agents_of(run, task)]
+        newest = {agent: found for agent in agents if (found := await self._attempts.newest(agent)) is not None}
+        now = spent_of(run, newest).minus(run.given_up)
+        return now.minus(spent_of(then, {then.agent(name): cut.attempt for name, cut in cuts.items()})).plus(
+            then.given_up
+        )
 
     async def _prepared(
         self, plan: TravelPlan, then: Run, cuts: Mapping[str, Cut], branch: int, workspace: str, why: str
@@ -311,6 +323,9 @@ class TimeTravel(RunJoins):
         self, run: Run, then: Run, point: PointInTime, cuts: Mapping[str, Cut], id: str, branch: int
     ) -> TravelPlan:
         steps = [_step(run, then, name, id, branch, cuts.get(name)) for name in then.tasks]
+        # Answers that no engine had handled then: they are sent again, and count.
+        unhandled = points_in_time.read_until(self._journal, inbox(then.id), point.position, after=then.inbox_cursor)
+        answered = {each.event.id async for each in unhandled if isinstance(each.event, QuestionAnswered)}
         for name, task in run.tasks.items():
             if name not in then.tasks and id == run.id:
                 steps.append(PlannedStep(name, GIVEN_UP, task.status, "", run.agent(name)))
@@ -326,9 +341,9 @@ class TimeTravel(RunJoins):
             await self._journal.head(),
             steps,
             then.commit,
-            [each.question for each in then.open_questions],
+            [each.question for each in then.open_questions if each.id not in answered],
             [],
-            max(0.0, run.cost_usd - then.cost_usd),
+            (await self._given_up(run, then, cuts)).cost_usd,
             digest(then),
             notes,
         )

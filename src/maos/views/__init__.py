@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import zlib
-from importlib.resources import files
+from pathlib import Path
 from typing import Literal
 
-NAMES = ("orchestrations", "tasks", "agents", "sessions", "messages", "checkpoints")
+NAMES = ("orchestrations", "tasks", "agents", "sessions", "messages", "checkpoints", "workflow_runs")
 
 
 def statements(database: Literal["sqlite", "postgres"]) -> str:
@@ -20,7 +20,7 @@ def statements(database: Literal["sqlite", "postgres"]) -> str:
 
     The last of them makes `maos_views`, which tells these from those of another version.
     """
-    text = files(__name__).joinpath(f"{database}.sql").read_text(encoding="utf-8")
+    text = Path(__file__).with_name(f"{database}.sql").read_text(encoding="utf-8")
     names = ["maos_views", *reversed(re.findall(r"^CREATE VIEW (\w+)", text, re.M))]  # those that others need go last
     dropped = "".join(f"DROP VIEW IF EXISTS {name};\n" for name in names)
     return f"{dropped}{text}CREATE VIEW maos_views AS SELECT '{zlib.crc32(text.encode()):08x}' AS version"

@@ -6,80 +6,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 import msgspec
 
 from maos import workspaces as workspaces
-from maos.clock import MICROSECONDS
 from maos.engine import ownership as owners
 from maos.engine.attempt_spec import ResumeOptions
 from maos.engine.attempts import Attempts
 from maos.engine.live import LiveAttempt
-from maos.engine.ownership import Held, Liveness
+from maos.engine.ownership import Held
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.ids import AGENT
 from maos.journal.journal import Record
-from maos.model.attempt import Attempt, Tokens, agent_of, stream
+from maos.model.agent import stream as state_stream
+from maos.model.attempt import Attempt, agent_of, attempt_id, stream
+from maos.model.events.attempt import AttemptOutput
 from maos.model.events.commands import GRACE_S
+from maos.model.events.facts import Discovery, InputReceived
 from maos.model.events.parts import Owner
-from maos.model.failure import TABLE
 from maos.model.message import inbox
-from maos.model.status import AgentState
+from maos.model.read_models import AgentStatus
+from maos.tuples import NamedTuple
+from maos.views.agent_status import AgentStatuses, status_of
 from maos.views.ids import Ids
 from maos.workspaces import Blocked, Conflicted, FileChange, Merged, Workspace
 
-RECENT_US = 86_400 * MICROSECONDS
 LOOK_EVERY_S = 1.0
 MESSAGE_CHARS_MAX = 70
+PART_EVENTS = 16
+"""How many events of a window are read at once while their facts are counted."""
 UNATTENDED = "unattended"
 """The type of an `AgentEvent` that is not recorded: the engine that records the agent has exited."""
-
-
-class FailureInfo(msgspec.Struct):
-    """Why an attempt failed, what that means, and what to do about it."""
-
-    name: str
-    message: str
-    meaning: str
-    action: str
-    hint: str
-    reset_us: int | None
-
-
-class AgentStatus(msgspec.Struct, kw_only=True):
-    """An agent as it is now: its newest attempt, whether its processes live, and what all its attempts took."""
-
-    attempt: int
-    status: AgentState
-    failure: FailureInfo | None
-    turns: int
-    cost_usd: float
-    tokens: Tokens
-    started_us: int
-    """When its newest attempt was started; until then, when it was planned."""
-    ended_us: int | None
-    agent: str
-    kind: str
-    task: str
-    activity: str
-    output_us: int | None
-    result: str
-    exit: dict[str, Any]
-    resumable: str | None
-    """The command that attaches to it or resumes it; None when it is done, or runs."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether its attempt has no recorded end."""
-        return self.status.is_open
-
-    @property
-    def since_us(self) -> int:
-        """When it became what it is."""
-        return self.ended_us or self.started_us
 
 
 class AgentDetails(NamedTuple):
@@ -90,11 +50,36 @@ class AgentDetails(NamedTuple):
     """All of them, the oldest first."""
     files: list[FileChange] | None
     """What it changed up to its last checkpoint; None when its files are not kept, or not within reach."""
+    discoveries: list[Discovery]
+    """What it has found in all its attempts."""
+    state_version: int
+    """The version that its state is at; 0 when it has none."""
 
     @property
     def newest(self) -> Attempt:
         """Its newest attempt."""
         return self.attempts[-1]
+
+
+class RecordedOutput(Mapping[str, Any]):
+    """What an agent printed, as plain data that is decoded when it is looked at."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+
+    @property
+    def json(self) -> bytes:
+        """All of it as JSON."""
+        return self._record.json
+
+    def __getitem__(self, name: str) -> Any:
+        return self._record.data[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._record.data)
+
+    def __len__(self) -> int:
+        return len(self._record.data)
 
 
 class AgentEvent(NamedTuple):
@@ -111,6 +96,18 @@ class AgentEvent(NamedTuple):
     """When it was recorded."""
     messages: Mapping[int, str] = {}
     """The messages that the agent got with it, by their versions in its inbox."""
+
+
+class OutputWindow(NamedTuple):
+    """Some events of one attempt."""
+
+    attempt: int
+    attempts: int
+    """How many the agent has."""
+    events: list[tuple[int, AgentEvent]]
+    """Each with its version in the attempt."""
+    newest: int
+    """The version that the attempt is at."""
 
 
 class Attachment(NamedTuple):
@@ -136,43 +133,21 @@ class AgentFiles(NamedTuple):
     patch: str | None
 
 
-class Agents(Attempts):
+class Agents(Attempts, AgentStatuses):
     """Runs agents, and knows, follows and steers all that run or ran, whichever process runs them."""
 
     async def find(self, given: str) -> str:
         """Return the name of the agent that is called `given` or alone begins so, or that does the task RUN/TASK."""
         return (await Ids(self.journal).find(given, AGENT)).id
 
-    # --- status ----------------------------------------------------------------------------------------------
-
-    async def status(self, agent: str) -> AgentStatus:
-        """How an agent is now.
-
-        Example::
-
-            status = await m.agents.status("fixer")
-            print(status.status, status.activity, status.resumable)
-        """
-        return status_of(await self.history(agent))
-
-    async def statuses(self, *, everything: bool = True) -> tuple[list[AgentStatus], int]:
-        """All agents, open ones first and the newest first; else without those that ended long ago, which are counted.
-
-        Example::
-
-            agents, older = await m.agents.statuses(everything=False)
-        """
-        found = []
-        async for attempt in self.all():
-            found.append(status_of(await self.history(attempt.agent) if attempt.number > 1 else [attempt]))
-        since_us = 0 if everything else self._clock.now_us() - RECENT_US
-        shown = [each for each in found if each.is_open or (each.ended_us or 0) >= since_us]
-        return sorted(shown, key=lambda each: (not each.is_open, -each.since_us)), len(found) - len(shown)
-
     async def details(self, agent: str) -> AgentDetails:
         """Everything that is known of an agent."""
         attempts = await self.history(agent)
-        return AgentDetails(status_of(attempts), attempts, await _files(attempts[-1], self.folder))
+        files, now = await _files(attempts[-1], self.folder), status_of(attempts, self._clock.now_us())
+        if now.failure is not None and now.failure.name == "login_expired" and (login := self.login(now.kind)):
+            now.failure = msgspec.structs.replace(now.failure, hint=f"{login}, then `maos agent resume`")
+        version = await self.journal.version(state_stream(agent))
+        return AgentDetails(now, attempts, files, await self.discoveries_of(agent), version)
 
     # --- output ----------------------------------------------------------------------------------------------
 
@@ -197,6 +172,50 @@ class Agents(Attempts):
             else:
                 async for record in self.journal.read(stream(each.id)):
                     yield await self._event(record)
+
+    async def window(
+        self,
+        agent: str,
+        *,
+        attempt: int = 0,
+        after: int | None = None,
+        before: int | None = None,
+        limit: int = 200,
+        facts_max: int = 0,
+    ) -> OutputWindow:
+        """Some events of one attempt of an agent, in order: after a version, or before one; by default the newest.
+
+        With `facts_max`, a smaller window with about so many facts: at least one event, however large it is.
+
+        Example::
+
+            window = await m.agents.window("fixer", limit=50)
+            print(window.newest, [event.type for _version, event in window.events])
+        """
+        newest = await self.get(agent)
+        number = attempt or newest.number
+        if number > newest.number:
+            raise NotFound(f"agent {agent!r} has no attempt {number}", hint=f"its attempts are 1 to {newest.number}")
+        name = stream(attempt_id(agent, number))
+        records: list[Record] = []
+        facts, is_more = 0, True
+        while is_more and len(records) < limit:
+            size = min(limit - len(records), PART_EVENTS if facts_max else limit)
+            if after is not None:
+                part = await self.journal.page(name, after=records[-1].version if records else after, limit=size)
+            else:
+                part = await self.journal.page_back(name, before=records[-1].version if records else before, limit=size)
+            is_more = len(part) == size
+            for each in part:
+                if facts_max and facts > facts_max:
+                    is_more = False
+                    break
+                records.append(each)
+                facts += len(each.event.facts) if isinstance(each.event, AttemptOutput) else 0
+        if after is None:
+            records.reverse()
+        events = [(record.version, await self._event(record, is_lazy=True)) for record in records]
+        return OutputWindow(number, newest.number, events, await self.journal.version(name))
 
     async def follow(self, attempt: str, *, after: int = 0, owner: Owner | None = None) -> AsyncIterator[AgentEvent]:
         """The events of an attempt after a version as they are recorded, until it has ended.
@@ -228,18 +247,20 @@ class Agents(Attempts):
             coming.cancel()
             await asyncio.gather(coming, return_exceptions=True)
 
-    async def _event(self, record: Record) -> AgentEvent:
+    async def _event(self, record: Record, *, is_lazy: bool = False) -> AgentEvent:
         id = record.stream.removeprefix(stream(""))
         agent = agent_of(id)
         messages = {}
-        for fact in record.data.get("facts", ()):
-            if fact["kind"] == "input" and fact["id"].startswith("inbox/"):
-                version = int(fact["id"].removeprefix("inbox/"))
+        printed = record.event if isinstance(record.event, AttemptOutput) else None
+        for fact in printed.facts if printed is not None else ():
+            if isinstance(fact, InputReceived) and fact.id.startswith("inbox/"):
+                version = int(fact.id.removeprefix("inbox/"))
                 sent = await self.journal.event(inbox(agent), version)
                 messages[version] = str(sent.data.get("text", "")) if sent else ""
-        at_us = record.data.get("at_us", record.time_us)
+        data = RecordedOutput(record) if printed is not None and is_lazy else record.data
+        at_us = printed.at_us if printed is not None else record.data.get("at_us", record.time_us)
         event = f"{record.stream}@{record.version}"
-        return AgentEvent(event, agent, _number(id), record.type, record.data, at_us, record.time_us, messages)
+        return AgentEvent(event, agent, _number(id), record.type, data, at_us, record.time_us, messages)
 
     # --- commands --------------------------------------------------------------------------------------------
 
@@ -281,87 +302,56 @@ class Agents(Attempts):
             await self.end(before, grace_s)
         return before.is_open, await self.status(agent)
 
-    async def tell(self, agent: str, text: str) -> tuple[int, bool]:
-        """Send a person's message to an agent that can read one; its number, and whether the agent runs."""
+    async def tell(self, agent: str, text: str, *, key: str | None = None) -> tuple[int, bool]:
+        """Send a person's message to an agent that can read one; its number, and whether the agent runs.
+
+        With a `key`, a repeated call sends nothing.
+
+        Example::
+
+            number, is_running = await m.agents.tell("fixer", "the tests are in tests/")
+        """
         attempt = await self.get(agent)
         if attempt.kind == "shell" and not attempt.order.get("takes_input"):
             raise InvalidInput(
                 f"agent {agent!r} is a command that was started without input",
                 hint="start it with `maos agent run --input`",
             )
-        return await self.send(agent, text), attempt.is_open
+        return await self.send(agent, text, key=key), attempt.is_open
 
     # --- files -----------------------------------------------------------------------------------------------
 
     async def diff(self, agent: str, *, patch: bool = False) -> AgentFiles:
-        """What an agent changed up to its last checkpoint, and the patch of it; InvalidInput when that is not kept."""
+        """What an agent changed up to its last checkpoint, and the patch of it; InvalidInput when that is not kept.
+
+        Example::
+
+            print([each.path for each in (await m.agents.diff("fixer")).files])
+        """
         workspace, commit = _saved(await self.get(agent), self.folder)
         base = workspace.base or commit
         changed = await workspaces.diff(workspace, base, commit)
         return AgentFiles(agent, changed, await workspaces.patch(workspace, base, commit) if patch else None)
 
-    async def merge(self, agent: str, *, into: str | Path = ".", message: str = "") -> Merged | Conflicted | Blocked:
-        """Merge what an agent did into the branch that is checked out in a folder, as one commit, or not at all."""
+    async def merge(
+        self, agent: str, *, into: str | Path = ".", branch: str = "", message: str = "", dry_run: bool = False
+    ) -> Merged | Conflicted | Blocked:
+        """Merge what an agent did into the branch that is checked out in a folder, or another: as one commit, or not
+        at all. With `dry_run` nothing is changed.
+
+        Example::
+
+            done = await m.agents.merge("fixer", into="work", message="Fix the parser")
+        """
+        self.journal.principal.check_may_decide(f"merge {agent}")
         attempt = await self.get(agent)
-        if attempt.is_open:
+        if attempt.is_open and not dry_run:
             raise InvalidInput(f"agent {agent!r} has not ended", hint=f"wait, or `maos agent stop {agent}`")
         workspace, commit = _saved(attempt, self.folder)
         title = message or _title(attempt.task) or f"Work of {agent}"
-        return await workspaces.merge(workspace, commit, into=Path(into), message=title)
-
-
-def status_of(attempts: Sequence[Attempt]) -> AgentStatus:
-    """How an agent is, from all its attempts, the oldest first."""
-    newest = attempts[-1]
-    total = Tokens()
-    for each in attempts:
-        total += each.total_tokens
-    state = state_of(newest)
-    return AgentStatus(
-        attempt=newest.number,
-        status=state,
-        failure=failure_of(newest),
-        turns=newest.turns,
-        cost_usd=sum(each.total_cost_usd for each in attempts),
-        tokens=total,
-        started_us=newest.started_us or newest.planned_us,
-        ended_us=newest.ended_us or None,
-        agent=newest.agent,
-        kind=newest.kind,
-        task=newest.task,
-        activity=newest.activity,
-        output_us=newest.output_us or None,
-        result=newest.result or newest.last_text,
-        exit=newest.exit,
-        resumable=_command(newest.agent, state),
-    )
-
-
-def state_of(attempt: Attempt) -> AgentState:
-    """The recorded status of an attempt, unless the processes that it names have exited."""
-    if not attempt.is_open:
-        return AgentState(attempt.status)
-    found = owners.agent_liveness(attempt)
-    if found is Liveness.DETACHED:
-        return AgentState.DETACHED
-    return AgentState.INTERRUPTED if found.has_ended else AgentState(attempt.status)
-
-
-def failure_of(attempt: Attempt) -> FailureInfo | None:
-    """Why an attempt failed; None when it did not."""
-    if not attempt.failure:
-        return None
-    known = TABLE.get(attempt.failure)
-    meaning, action, hint = (known.meaning, known.action, known.hint) if known else ("", "", "")
-    return FailureInfo(attempt.failure, attempt.message, meaning, action, hint, attempt.reset_us or None)
-
-
-def _command(agent: str, state: AgentState) -> str | None:
-    if state is AgentState.DETACHED:
-        return f"maos agent attach {agent}"
-    if state in (AgentState.INTERRUPTED, AgentState.STOPPED, AgentState.FAILED):
-        return f"maos agent resume {agent}"
-    return None
+        return await workspaces.merge(
+            workspace, commit, into=Path(into), message=title, branch=branch, as_user=True, dry_run=dry_run
+        )
 
 
 async def _files(attempt: Attempt, home: Path) -> list[FileChange] | None:

@@ -8,52 +8,24 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import AsyncIterator
-from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec.structs import replace
 
 from maos import ids
 from maos.engine import ownership
 from maos.engine.streams import WORKFLOW_RUN, AttemptReader
+from maos.engine.workflow_status import Status
 from maos.journal.journal import Journal
 from maos.model.attempt import Attempt, stream
 from maos.model.events.attempt import AttemptOutput
 from maos.model.events.facts import ToolResult, ToolUse
 from maos.model.failure import ENDED_BY_ITSELF, REPEATABLE
+from maos.model.read_models import EffectOutcome, ExternalEffect
 from maos.model.workflow import AGENT, RUNNING, STEP, WorkflowRun
-from maos.model.workflow import stream as flow_stream
 from maos.views.ids import Ids
-from maos.workflows.status import Status
 
 GIVEN_CHARS_MAX = 400
-
-
-class EffectOutcome(StrEnum):
-    """What came of an effect."""
-
-    RUNNING = "running"
-    """It was begun, and the process that began it lives. Done, failed or unknown."""
-    DONE = "done"
-    """It was begun and has a result. For good."""
-    FAILED = "failed"
-    """It was begun and has an error. A step may be tried again; each try is an effect of its own in the outside."""
-    UNKNOWN = "unknown"
-    """It was started, and it is unknown whether it took effect. `maos workflow resolve`; an agent's prompt names it."""
-
-
-class ExternalEffect(NamedTuple):
-    """Something that was to happen outside."""
-
-    by: str
-    """The attempt, or the workflow."""
-    id: str
-    what: str
-    given: str
-    """The beginning of what it was given."""
-    outcome: EffectOutcome
-    said: str = ""
-    """The beginning of what came of it."""
-    begun_us: int = 0
-    ended_us: int | None = None
 
 
 async def find(attempts: AttemptReader, id: str = "", *, unknown: bool = False) -> list[ExternalEffect]:
@@ -73,15 +45,13 @@ async def find(attempts: AttemptReader, id: str = "", *, unknown: bool = False) 
 
 async def _owners(attempts: AttemptReader, given: str) -> tuple[list[str], list[str]]:
     """The agents and the workflows that are meant; NotFound when there are none."""
-    agents_known = [attempt.agent async for attempt in attempts.all()]
     if not given:
-        return agents_known, [
-            name.removeprefix(flow_stream("")) async for name in attempts.journal.streams(flow_stream(""))
-        ]
+        flows = [id async for id in WORKFLOW_RUN.ids(attempts.journal)]
+        return sorted([agent async for agent in attempts.names()]), flows
     found = await Ids(attempts.journal).find(given)
     if found.kind in (ids.AGENT, ids.TASK):
         return [found.id], []
-    agents = [agent for agent in agents_known if agent.startswith(f"{found.id}.")]
+    agents = sorted([agent async for agent in attempts.names(f"{found.id}.")])
     return agents, [found.id] if found.kind == ids.WORKFLOW else []
 
 
@@ -107,7 +77,7 @@ async def _of_tools(journal: Journal, attempt: Attempt) -> list[ExternalEffect]:
                     found[id] = ExternalEffect(attempt.id, id, fact.name, given, outcome, begun_us=begun_us)
                 case ToolResult(id=id) if id in found:
                     outcome = EffectOutcome.FAILED if fact.failed else EffectOutcome.DONE
-                    found[id] = found[id]._replace(outcome=outcome, said=_short(fact.output or None), ended_us=at_us)
+                    found[id] = replace(found[id], outcome=outcome, said=_short(fact.output or None), ended_us=at_us)
     return list(found.values())
 
 

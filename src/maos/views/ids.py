@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from maos.engine.streams import HINT, AttemptReader, RunReader
+from maos.errors import NotFound
 from maos.ids import AGENT, RUN, TASK, WORKFLOW, Target, match_id, only
 from maos.journal.journal import Journal
+from maos.model.agent import stream as state_stream
 from maos.model.run import Run
 from maos.model.workflow import stream as workflow_stream
 
+RUNS_LOOKED_AT_MAX = 200
 NOUNS = {RUN: "run", AGENT: "agent", WORKFLOW: "workflow run"}
 HINTS = {RUN: HINT, AGENT: "`maos agent list --all` lists agents", WORKFLOW: "`maos workflow list` lists workflow runs"}
 
@@ -22,10 +25,13 @@ class Ids:
     async def find(self, given: str, *kinds: str) -> Target:
         """The one thing that is called so, or whose id alone begins so.
 
-        `kinds` are "run", "agent" and "workflow"; a task of a run counts as an agent.
+        `kinds` are "run", "agent" and "workflow"; a task of a run counts as an agent. Of a workflow run, what follows
+        the slash is a step, which is not looked for.
         """
         kinds = kinds or (RUN, AGENT, WORKFLOW)
         run, slash, task = given.partition("/")
+        if slash and WORKFLOW in kinds and not await self._runs.matching(run):
+            return (await self.find(run, WORKFLOW))._replace(task=task)
         if slash and AGENT in kinds:
             return self._task(await self._runs.find(run), task)
         known = await self._matching(given, kinds)
@@ -38,6 +44,10 @@ class Ids:
         hint = "; ".join(HINTS[each] for each in kinds)
         if len(known) > 1 and len(kinds) > 1:
             noun = "id"
+        if not known and AGENT in kinds and (task := await self._named(given)):
+            hint = f"a task is named with its run: {task}"
+        if not known and AGENT in kinds and await self._journal.version(state_stream(given)):
+            raise NotFound(f"agent {given!r} has a state and has not run", hint=f"`maos state show {given}` shows it")
         id = given if given in known else only(given, list(known), noun, hint=hint, others=others)
         return Target(known[id], id) if known[id] != AGENT else await self._agent(id)
 
@@ -63,6 +73,17 @@ class Ids:
             names = [name async for name in AttemptReader(self._journal).names(given)]
             found |= {name: AGENT for name in sorted(names) if not name.startswith(prefixes) or name == given}
         return found
+
+    async def _named(self, given: str) -> str:
+        """The task of that name, as RUN/TASK, of the newest run that has one; empty when none of the newest has."""
+        looked_at = 0
+        async for run in self._runs.newest_first():
+            looked_at += 1
+            if given in run.tasks:
+                return f"{run.id}/{given}"
+            if looked_at == RUNS_LOOKED_AT_MAX:
+                break
+        return ""
 
     def _task(self, run: Run, given: str) -> Target:
         hint = f"its tasks are {', '.join(list(run.tasks)[:20])}" if run.tasks else "it has no tasks yet"

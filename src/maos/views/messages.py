@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from enum import StrEnum
-from typing import NamedTuple
 
 from maos.bus.bus import Bus
 from maos.bus.history import SentMessage
+from maos.model.access import VisibleParts
 from maos.model.message import Message
+from maos.tuples import NamedTuple
 
 
 class DeliveryStatus(StrEnum):
@@ -60,8 +61,10 @@ class Messages:
         since_us: int = 0,
         before_us: int = 0,
         last: int = 50,
+        seen: VisibleParts | None = None,
     ) -> MessagePage:
-        """The last messages that pass all filters, in the order in which they were sent.
+        """The last messages that pass all filters, in the order in which they were sent. With `seen`, those of the runs
+        and agents that a reader sees.
 
         Example::
 
@@ -71,6 +74,8 @@ class Messages:
         newest: deque[SentMessage] = deque(maxlen=last)
         total = 0
         async for each in self._bus.history(run=run, agent=agent, types=types, since_us=since_us, before_us=before_us):
+            if seen is not None and not await _is_seen(each.message, seen):
+                continue
             newest.append(each)
             total += 1
         found = await self._with_receivers([each.message for each in newest])
@@ -79,7 +84,14 @@ class Messages:
     async def follow(
         self, *, run: str | None = None, agent: str = "", types: Sequence[str] = (), since_us: int = 0, after: int = 0
     ) -> AsyncIterator[MessageInfo]:
-        """Messages after a position of the journal as they are sent; never ends by itself."""
+        """Messages after a position of the journal as they are sent; never ends by itself.
+
+        Example::
+
+            async for each in m.messages.follow(agent="reviewer"):
+                print(each.message.text)
+                break
+        """
         async for _position, message in self._bus.follow(run=run, agent=agent, types=types, after=after):
             if message.at_us >= since_us:
                 yield MessageInfo(message, dict.fromkeys(message.to, DeliveryStatus.WAITING))
@@ -93,3 +105,9 @@ class Messages:
                 if name in found[id].receivers:
                     found[id].receivers[name] = statuses[id]
         return [found[each.id] for each in messages]
+
+
+async def _is_seen(message: Message, seen: VisibleParts) -> bool:
+    if message.run and await seen.has_run(message.run):
+        return True
+    return any([await seen.has_agent(each) for each in (message.sender, *message.to)])

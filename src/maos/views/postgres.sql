@@ -68,7 +68,7 @@ SELECT p.id, p.stream_id,
           AND m.type IN ('attempt_planned', 'attempt_started', 'attempt_stopping', 'attempt_ended')
         ORDER BY m.version DESC LIMIT 1) AS status,
        coalesce((p.fold ->> 'turns')::bigint, 0) AS turns,
-       coalesce((p.fold ->> 'cost_usd')::float, 0.0) + coalesce((p.fold ->> 'cost_of_turn')::float, 0.0) AS cost_usd,
+       coalesce((p.fold ->> 'cost_usd')::float, 0.0) AS cost_usd,
        p.fold ->> 'activity' AS activity,
        coalesce(nullif(p.fold ->> 'result', ''), p.fold ->> 'last_text') AS result
 FROM (SELECT substr(m.stream, 9) AS id, m.stream_id, m.data,
@@ -76,6 +76,9 @@ FROM (SELECT substr(m.stream, 9) AS id, m.stream_id, m.data,
                           THEN replace(convert_from(d.body, 'UTF8'), '\u0000', '\ufffd')::jsonb -> 'fold' END
               FROM documents AS d WHERE d.kind = 'attempt' AND d.key = substr(m.stream, 9)) AS fold
       FROM maos_plain AS m WHERE m.stream LIKE 'attempt/%' AND m.type = 'attempt_planned') AS p;
+
+CREATE VIEW maos_held AS
+SELECT name FROM leases WHERE expires_us > now_us();
 
 CREATE VIEW tasks AS
 WITH planned AS (
@@ -128,11 +131,29 @@ WITH happened AS (
     SELECT orchestration_id, count(*) AS total, count(*) FILTER (WHERE status = 'done') AS done,
            count(*) FILTER (WHERE status = 'running') AS running, sum(total_cost) AS cost
     FROM tasks GROUP BY 1
+), beside AS (
+    SELECT run, sum(cost_usd) AS cost
+    FROM (SELECT DISTINCT ON (run, data ->> 'agent') run, (data ->> 'cost_usd')::float AS cost_usd
+          FROM maos_run_events WHERE type = 'run_charged' ORDER BY run, data ->> 'agent', version DESC) AS newest
+    GROUP BY 1
+), allowed AS (
+    SELECT DISTINCT ON (stream_id) stream_id, usd FROM (
+        SELECT stream_id, version,
+               CASE WHEN type = 'run_updated' THEN (data -> 'limits' ->> 'cost_usd')::float
+                    WHEN data ? 'state' THEN coalesce((data #>> '{state,options,budget,cost_usd}')::float, 0.0)
+                    WHEN data -> 'options' ? 'budget'
+                    THEN coalesce((data #>> '{options,budget,cost_usd}')::float, 0.0) END AS usd
+        FROM maos_run_events
+        WHERE type IN ('run_created', 'run_claimed', 'run_planned', 'run_updated', 'run_rolled_back', 'run_forked',
+                       'run_joined', 'run_changed')) AS said
+    WHERE usd IS NOT NULL ORDER BY stream_id, version DESC
 )
 SELECT c.run AS id,
        c.data ->> 'request' AS request,
        CASE h.type WHEN 'run_created' THEN 'planning' WHEN 'run_paused' THEN 'paused'
-                   WHEN 'run_ended' THEN h.data ->> 'status' ELSE 'running' END AS status,
+                   WHEN 'run_ended' THEN h.data ->> 'status'
+                   ELSE CASE WHEN 'run/' || c.run IN (SELECT name FROM maos_held) THEN 'running' ELSE 'interrupted' END
+                   END AS status,
        coalesce((SELECT jsonb_agg(c.run || '.' || (j.plan ->> 'name') ORDER BY m.version, j.place)
                  FROM maos_runs AS m, jsonb_array_elements(m.data -> 'tasks') WITH ORDINALITY AS j (plan, place)
                  WHERE m.stream_id = c.stream_id AND m.type = 'run_planned'), '[]') AS agents,
@@ -152,7 +173,7 @@ SELECT c.run AS id,
             SELECT number, jsonb_agg(name ORDER BY name COLLATE "C") AS names FROM (
                 SELECT name, max(number) AS number FROM level GROUP BY name) AS deepest
             GROUP BY number) AS batch) END AS batches,
-       coalesce(t.cost, 0.0) AS total_cost,
+       coalesce(t.cost, 0.0) + coalesce(b.cost, 0.0) AS total_cost,
        (coalesce(CASE WHEN h.type = 'run_ended' THEN h.at_us END, c.active_us) - c.at_us) / 1000 AS total_duration_ms,
        coalesce(t.done, 0) AS successful_agents,
        coalesce(t.total, 0) AS total_agents,
@@ -164,12 +185,18 @@ SELECT c.run AS id,
            AS message_count,
        CASE WHEN h.type = 'run_ended' THEN h.data ->> 'summary' END AS summary,
        c.data -> 'options' AS metadata,
-       c.data ->> 'folder' AS folder
+       c.data ->> 'folder' AS folder,
+       CASE WHEN a.usd > 0 THEN a.usd END AS budget_usd,
+       CASE WHEN a.usd > 0 THEN greatest(0.0, a.usd - coalesce(t.cost, 0.0) - coalesce(b.cost, 0.0)) END AS left_usd,
+       (SELECT to_timestamp(m.at_us / 1000000) FROM maos_run_events AS m
+        WHERE m.stream_id = c.stream_id AND m.type = 'run_removed' LIMIT 1) AS removed_at
 FROM (SELECT m.*, (SELECT e.time_us FROM events AS e WHERE e.stream = m.stream_id ORDER BY e.version DESC LIMIT 1)
                   AS active_us
       FROM maos_runs AS m WHERE m.type = 'run_created') AS c
 LEFT JOIN happened AS h ON h.stream_id = c.stream_id
-LEFT JOIN counted AS t ON t.orchestration_id = c.run;
+LEFT JOIN counted AS t ON t.orchestration_id = c.run
+LEFT JOIN beside AS b ON b.run = c.run
+LEFT JOIN allowed AS a ON a.stream_id = c.stream_id;
 
 CREATE VIEW agents AS
 SELECT agent AS id, agent AS name, kind AS type, session AS session_id, pid AS process_id, status,
@@ -177,7 +204,8 @@ SELECT agent AS id, agent AS name, kind AS type, session AS session_id, pid AS p
        to_timestamp(began_us / 1000000) AS created_at,
        to_timestamp(active_us / 1000000) AS last_active,
        jsonb_build_object('attempt', number, 'activity', activity, 'model', asked -> 'model', 'cwd', asked -> 'cwd')
-           AS metadata
+           AS metadata,
+       'attempt/' || agent IN (SELECT name FROM maos_held) AS attached
 FROM (SELECT *, max(number) OVER (PARTITION BY agent) AS newest, min(planned_us) OVER (PARTITION BY agent) AS began_us
       FROM maos_attempts) AS a
 WHERE number = newest;
@@ -250,3 +278,33 @@ SELECT m.stream || '@' || m.version,
        NULL::text,
        to_timestamp((m.data ->> 'at_us')::bigint / 1000000)
 FROM maos_plain AS m WHERE m.stream LIKE 'attempt/%' AND m.type = 'attempt_checkpointed';
+
+CREATE VIEW workflow_runs AS
+WITH recorded AS (
+    SELECT substr(stream, 10) AS id, stream_id, version, type, time_us, data, (data ->> 'at_us')::bigint AS at_us
+    FROM maos_plain WHERE stream LIKE 'workflow/%' AND type LIKE 'workflow\_%'
+), happened AS (
+    SELECT DISTINCT ON (stream_id) stream_id, type, data, at_us FROM recorded
+    WHERE type IN ('workflow_started', 'workflow_claimed', 'workflow_paused', 'workflow_changed', 'workflow_ended',
+                   'workflow_retried') ORDER BY stream_id, version DESC
+)
+SELECT s.id AS id,
+       s.data ->> 'name' AS workflow,
+       coalesce(s.data ->> 'definition', '') AS version,
+       CASE h.type WHEN 'workflow_ended' THEN h.data ->> 'status' WHEN 'workflow_changed' THEN 'changed'
+                   WHEN 'workflow_paused' THEN 'paused' WHEN 'workflow_retried' THEN 'paused'
+                   ELSE CASE WHEN 'workflow/' || s.id IN (SELECT name FROM maos_held) THEN 'running' ELSE 'interrupted' END
+                   END AS status,
+       CASE h.type WHEN 'workflow_retried' THEN 'retry'
+                   ELSE coalesce(h.data -> 'error' ->> 'message', nullif(h.data ->> 'why', '')) END AS why,
+       s.data ->> 'parent' AS parent_id,
+       s.data -> 'arguments' AS arguments,
+       CASE h.type WHEN 'workflow_ended' THEN h.data -> 'result' END AS result,
+       to_timestamp(s.at_us / 1000000) AS created_at,
+       CASE h.type WHEN 'workflow_ended' THEN to_timestamp(h.at_us / 1000000) END AS completed_at,
+       (SELECT to_timestamp(e.time_us / 1000000) FROM events AS e WHERE e.stream = s.stream_id
+        ORDER BY e.version DESC LIMIT 1) AS last_updated,
+       (SELECT to_timestamp(r.at_us / 1000000) FROM recorded AS r
+        WHERE r.stream_id = s.stream_id AND r.type = 'workflow_removed' LIMIT 1) AS removed_at
+FROM recorded AS s JOIN happened AS h ON h.stream_id = s.stream_id
+WHERE s.type = 'workflow_started';

@@ -1,4 +1,4 @@
--- What the views are made of begins with maos_ and may change; the six others stay, and may get more columns.
+-- What the views are made of begins with maos_ and may change; the seven others stay, and may get more columns.
 -- Bodies are bytes. The CAST is for SQLite before 3.45, which takes no bytes for JSON.
 
 CREATE VIEW maos_plain AS
@@ -69,14 +69,17 @@ SELECT p.id, p.stream_id,
           AND m.type IN ('attempt_planned', 'attempt_started', 'attempt_stopping', 'attempt_ended')
         ORDER BY m.version DESC LIMIT 1) AS status,
        coalesce(json_extract(p.fold, '$.fold.turns'), 0) AS turns,
-       coalesce(json_extract(p.fold, '$.fold.cost_usd'), 0.0)
-           + coalesce(json_extract(p.fold, '$.fold.cost_of_turn'), 0.0) AS cost_usd,
+       coalesce(json_extract(p.fold, '$.fold.cost_usd'), 0.0) AS cost_usd,
        json_extract(p.fold, '$.fold.activity') AS activity,
        coalesce(nullif(json_extract(p.fold, '$.fold.result'), ''), json_extract(p.fold, '$.fold.last_text')) AS result
 FROM (SELECT substr(m.stream, 9) AS id, m.stream_id, m.data,
              (SELECT CASE WHEN substr(d.body, 1, 1) = x'7b' THEN CAST(d.body AS TEXT) END
               FROM documents AS d WHERE d.kind = 'attempt' AND d.key = substr(m.stream, 9)) AS fold
       FROM maos_plain AS m WHERE m.stream GLOB 'attempt/*' AND m.type = 'attempt_planned') AS p;
+
+-- Names on which an engine holds a lease now. A killed engine holds its leases until they run out.
+CREATE VIEW maos_held AS
+SELECT name FROM leases WHERE expires_us > (julianday('now') - 2440587.5) * 86400000000;
 
 CREATE VIEW tasks AS
 WITH planned AS (
@@ -133,11 +136,30 @@ WITH happened AS (
     SELECT orchestration_id, json_group_array(id) AS agents, count(*) AS total, sum(status = 'done') AS done,
            sum(status = 'running') AS running, sum(total_cost) AS cost
     FROM tasks GROUP BY 1
+), beside AS (  -- agents that work for no task: the newest event of each counts
+    SELECT run, sum(cost_usd) AS cost
+    FROM (SELECT run, json_extract(data, '$.agent') AS agent, json_extract(data, '$.cost_usd') AS cost_usd, max(version)
+          FROM maos_run_events WHERE type = 'run_charged' GROUP BY 1, 2)
+    GROUP BY 1
+), allowed AS (  -- the newest event that says what the run may cost; 0 is no limit
+    SELECT stream_id, usd, max(version) FROM (
+        SELECT stream_id, version,
+               CASE WHEN type = 'run_updated' THEN json_extract(data, '$.limits.cost_usd')
+                    WHEN json_type(data, '$.state') IS NOT NULL
+                    THEN coalesce(json_extract(data, '$.state.options.budget.cost_usd'), 0.0)
+                    WHEN json_type(data, '$.options.budget') IS NOT NULL
+                    THEN coalesce(json_extract(data, '$.options.budget.cost_usd'), 0.0) END AS usd
+        FROM maos_run_events
+        WHERE type IN ('run_created', 'run_claimed', 'run_planned', 'run_updated', 'run_rolled_back', 'run_forked',
+                       'run_joined', 'run_changed'))
+    WHERE usd IS NOT NULL GROUP BY 1
 )
 SELECT c.run AS id,
        json_extract(c.data, '$.request') AS request,
        CASE h.type WHEN 'run_created' THEN 'planning' WHEN 'run_paused' THEN 'paused'
-                   WHEN 'run_ended' THEN json_extract(h.data, '$.status') ELSE 'running' END AS status,
+                   WHEN 'run_ended' THEN json_extract(h.data, '$.status')
+                   ELSE CASE WHEN 'run/' || c.run IN (SELECT name FROM maos_held) THEN 'running' ELSE 'interrupted' END
+                   END AS status,
        coalesce(t.agents, '[]') AS agents,
        CASE WHEN t.total <= 1000 THEN  -- each level reads the plan again, which takes too long in a large one
        (WITH RECURSIVE task AS (
@@ -158,7 +180,7 @@ SELECT c.run AS id,
             SELECT json_group_array(name) AS names FROM (
                 SELECT j.value AS name, max(number) AS number FROM level, json_each(level.names) AS j GROUP BY j.value)
             GROUP BY number ORDER BY number)) END AS batches,
-       coalesce(t.cost, 0.0) AS total_cost,
+       coalesce(t.cost, 0.0) + coalesce(b.cost, 0.0) AS total_cost,
        (coalesce(CASE WHEN h.type = 'run_ended' THEN json_extract(h.data, '$.at_us') END, c.active_us)
            - json_extract(c.data, '$.at_us')) / 1000 AS total_duration_ms,
        coalesce(t.done, 0) AS successful_agents,
@@ -172,12 +194,18 @@ SELECT c.run AS id,
            AS message_count,
        CASE WHEN h.type = 'run_ended' THEN json_extract(h.data, '$.summary') END AS summary,
        json_extract(c.data, '$.options') AS metadata,
-       json_extract(c.data, '$.folder') AS folder
+       json_extract(c.data, '$.folder') AS folder,
+       CASE WHEN a.usd > 0 THEN a.usd * 1.0 END AS budget_usd,
+       CASE WHEN a.usd > 0 THEN max(0.0, a.usd - coalesce(t.cost, 0.0) - coalesce(b.cost, 0.0)) END AS left_usd,
+       (SELECT datetime(json_extract(m.data, '$.at_us') / 1000000, 'unixepoch') FROM maos_run_events AS m
+        WHERE m.stream_id = c.stream_id AND m.type = 'run_removed') AS removed_at
 FROM (SELECT m.*, (SELECT e.time_us FROM events AS e WHERE e.stream = m.stream_id ORDER BY e.version DESC LIMIT 1)
                   AS active_us
       FROM maos_runs AS m WHERE m.type = 'run_created') AS c
 LEFT JOIN happened AS h ON h.stream_id = c.stream_id
-LEFT JOIN counted AS t ON t.orchestration_id = c.run;
+LEFT JOIN counted AS t ON t.orchestration_id = c.run
+LEFT JOIN beside AS b ON b.run = c.run
+LEFT JOIN allowed AS a ON a.stream_id = c.stream_id;
 
 CREATE VIEW agents AS
 SELECT agent AS id, agent AS name, kind AS type, session AS session_id, CAST(pid AS TEXT) AS process_id, status,
@@ -185,7 +213,8 @@ SELECT agent AS id, agent AS name, kind AS type, session AS session_id, CAST(pid
        datetime(began_us / 1000000, 'unixepoch') AS created_at,
        datetime(active_us / 1000000, 'unixepoch') AS last_active,
        json_object('attempt', number, 'activity', activity, 'model', json_extract(asked, '$.model'),
-                   'cwd', json_extract(asked, '$.cwd')) AS metadata
+                   'cwd', json_extract(asked, '$.cwd')) AS metadata,
+       'attempt/' || agent IN (SELECT name FROM maos_held) AS attached
 FROM (SELECT *, max(number) OVER agent AS newest, min(planned_us) OVER agent AS began_us
       FROM maos_attempts WINDOW agent AS (PARTITION BY agent))
 WHERE number = newest;
@@ -255,3 +284,35 @@ SELECT m.stream || '@' || m.version,
        NULL,
        datetime(json_extract(m.data, '$.at_us') / 1000000, 'unixepoch')
 FROM maos_plain AS m WHERE m.stream GLOB 'attempt/*' AND m.type = 'attempt_checkpointed';
+
+-- Those of functions; the runs of plan files are orchestrations.
+CREATE VIEW workflow_runs AS
+WITH recorded AS (
+    SELECT substr(stream, 10) AS id, stream_id, version, type, time_us, data, json_extract(data, '$.at_us') AS at_us
+    FROM maos_plain WHERE stream GLOB 'workflow/*' AND type GLOB 'workflow_*'
+), happened AS (
+    SELECT stream_id, type, data, at_us, max(version) FROM recorded
+    WHERE type IN ('workflow_started', 'workflow_claimed', 'workflow_paused', 'workflow_changed', 'workflow_ended',
+                   'workflow_retried') GROUP BY 1
+)
+SELECT s.id AS id,
+       json_extract(s.data, '$.name') AS workflow,
+       coalesce(json_extract(s.data, '$.definition'), '') AS version,
+       CASE h.type WHEN 'workflow_ended' THEN json_extract(h.data, '$.status') WHEN 'workflow_changed' THEN 'changed'
+                   WHEN 'workflow_paused' THEN 'paused' WHEN 'workflow_retried' THEN 'paused'
+                   ELSE CASE WHEN 'workflow/' || s.id IN (SELECT name FROM maos_held) THEN 'running' ELSE 'interrupted' END
+                   END AS status,
+       CASE h.type WHEN 'workflow_retried' THEN 'retry'
+                   ELSE coalesce(json_extract(h.data, '$.error.message'), nullif(json_extract(h.data, '$.why'), '')) END
+           AS why,
+       json_extract(s.data, '$.parent') AS parent_id,
+       json_extract(s.data, '$.arguments') AS arguments,
+       CASE h.type WHEN 'workflow_ended' THEN json_extract(h.data, '$.result') END AS result,
+       datetime(s.at_us / 1000000, 'unixepoch') AS created_at,
+       CASE h.type WHEN 'workflow_ended' THEN datetime(h.at_us / 1000000, 'unixepoch') END AS completed_at,
+       (SELECT datetime(e.time_us / 1000000, 'unixepoch') FROM events AS e WHERE e.stream = s.stream_id
+        ORDER BY e.version DESC LIMIT 1) AS last_updated,
+       (SELECT datetime(r.at_us / 1000000, 'unixepoch') FROM recorded AS r
+        WHERE r.stream_id = s.stream_id AND r.type = 'workflow_removed') AS removed_at
+FROM recorded AS s JOIN happened AS h ON h.stream_id = s.stream_id
+WHERE s.type = 'workflow_started';

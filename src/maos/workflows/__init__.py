@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from types import UnionType
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from maos.clock import MICROSECONDS, Clock, SystemClock, to_datetime
 from maos.errors import InvalidInput
 from maos.model.events.workflow import StepCompleted, StepFailure, StepStarted, WorkflowPublished
-from maos.model.workflow import AGENT, CHILD, DONE, FAILED, GATE, PATCH, SIGNAL, SLEEP, VALUE, WorkflowChanged
+from maos.model.workflow import AGENT, BRANCHES, CHILD, DONE, FAILED, GATE, PATCH, SIGNAL, SLEEP, VALUE, WorkflowChanged
 from maos.workflows import values
 from maos.workflows.children import name_of
 from maos.workflows.definition import (
@@ -158,7 +158,7 @@ async def signal(name: str, *, type: Any = Any, timeout_s: float = 0.0) -> Any:
                 # would say that the function received a signal which it did not.
                 version, value = await control.signal(name, partial(_wait, record, step_id))
             except Expired as error:
-                record.add(StepFailure, step_id=step_id, error=values.error_data(error))
+                record.add(StepFailure, step_id=step_id, error=values.error_data(error, record.codec))
                 raise Expired(f"no signal {name!r} came in time") from error
             else:
                 record.add(StepCompleted, step_id=step_id, result=value, signal=name, signal_version=version)
@@ -256,7 +256,7 @@ async def _all(
             items[number].close()
 
     try:
-        step = scope.execution.record.find(step_id, VALUE, "branches") if scope is not None else None
+        step = scope.execution.record.find(step_id, VALUE, BRANCHES) if scope is not None else None
     except WorkflowChanged:
         for number in left:
             close(number)
@@ -293,7 +293,7 @@ async def _all(
             close(number)
         await asyncio.gather(*workers, return_exceptions=True)
     if skipped and recorded is None and scope is not None:
-        scope.execution.record.add_value(step_id, "branches", skipped)
+        scope.execution.record.add_value(step_id, BRANCHES, skipped)
     if failures:
         raise failures[min(failures)]
     return results
@@ -313,15 +313,30 @@ async def child(workflow: Workflow[..., R], *args: Any, id: str = "", **kwargs: 
     digest = values.digest(args, kwargs, f"an argument of {workflow.name}")
     request = StartRequest(workflow, args, kwargs, id or name_of(parent, step_id), parent=parent)
     about, work = {"id": id} if id else {}, partial(children.run_child, request)
-    result = await children.execute(step_id, CHILD, workflow.name, digest, about, work)
+    result = await children.execute(step_id, CHILD, workflow.name, request.id, digest, about, work)
     typed: R = values.typed(result, workflow.returns, f"what the workflow {workflow.name} returned")
     return typed
 
 
-async def agent(task: str = "", *, kind: str = "shell", argv: Sequence[str] = (), **options: Any) -> str:
+@overload
+async def agent(
+    task: str = "", *, type: type[T], kind: str = "shell", argv: Sequence[str] = (), **options: Any
+) -> T: ...
+@overload
+async def agent(
+    task: str = "", *, kind: Literal["python"], argv: Sequence[str] = (), type: UnionType = ..., **options: Any
+) -> Any: ...
+@overload
+async def agent(task: str = "", *, kind: str = "shell", argv: Sequence[str] = (), **options: Any) -> str: ...
+
+
+async def agent(
+    task: str = "", *, kind: str = "shell", argv: Sequence[str] = (), type: Any = Any, **options: Any
+) -> Any:
     """Run a coding agent or a command and return its answer. It survives a crash of the engine, and is then resumed.
 
-    `options` are those of `m.agents.start`. StepFailed when it fails.
+    The answer is text; that of a Python function (`kind="python"`) is what the function returned. With `type`, an
+    answer that is JSON is returned as that type. `options` are those of `m.agents.start`. StepFailed when it fails.
 
     Example::
 
@@ -330,10 +345,18 @@ async def agent(task: str = "", *, kind: str = "shell", argv: Sequence[str] = ()
     scope = need_scope("agent()")
     step_id, children, given = scope.next_id(), scope.execution.children, {"kind": kind, "argv": list(argv), **options}
     digest = values.digest((task, given), {}, "an argument of agent()")
-    work = partial(children.run_agent, name_of(scope.execution.run.id, step_id), task, given)
-    about = {"task": values.beginning(task)}
-    answer: str = await children.execute(step_id, AGENT, kind, digest, about, work)
-    return answer
+    name = name_of(scope.execution.run.id, step_id)
+    about = {"task": values.beginning(task, scope.execution.record.codec)}
+
+    async def work() -> Any:
+        answer, form = await children.run_agent(step_id, name, task, given)
+        try:
+            return values.answered(answer, form, type)
+        except InvalidInput as error:
+            raise StepFailed(name, {"type": "InvalidInput", "message": error.what}) from error
+
+    answer = await children.execute(step_id, AGENT, kind, name, digest, about, work)
+    return values.typed(answer, type, f"what the agent {name} answered")
 
 
 def _keep(name: str, make: Callable[[Clock], Any]) -> Any:
@@ -392,7 +415,7 @@ def publish(**published: Any) -> None:
         return
     step_id, record = scope.next_id(), scope.execution.record
     if record.find(step_id, VALUE, "publish") is None:
-        plain = values.plain(published, "what is published")
+        plain = values.plain(published, "what is published", record.codec)
         progress = plain.get("progress", record.progress)
         if progress.__class__ not in (int, float):
             raise InvalidInput(f"progress cannot be {progress!r}", hint="it is in percent, as a number")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from maos.engine.consent import NotAgreed
 from maos.engine.ownership import Held
+from maos.engine.streams import WORKFLOW_RUN
 from maos.errors import (
     Conflict,
     Corrupt,
@@ -82,6 +83,7 @@ class Children:
         *,
         start: Start,
         stop: Stop,
+        retry: Callable[[str], Awaitable[Any]],
         even_paused: bool,
     ) -> None:
         self._control = control
@@ -90,6 +92,7 @@ class Children:
         self._attempts = attempts
         self._start = start
         self._stop = stop
+        self._retry = retry
         self._even_paused = even_paused
         """Whether this run was explicitly resumed, so that children and agents that were paused or stopped are too."""
         self._ending: set[asyncio.Task[Any]] = set()
@@ -100,25 +103,30 @@ class Children:
         step_id: str,
         kind: str,
         name: str,
+        own: str,
         digest: str,
-        about: Mapping[str, str],
+        about: Mapping[str, Any],
         work: Callable[[], Awaitable[Any]],
     ) -> Any:
-        """Execute a step that has a record of its own: it is resumed, never begun twice. StepFailed when it fails."""
+        """Execute a step that has a record of its own, under the name `own`: it is resumed, never begun twice.
+        StepFailed when it fails."""
         step = await self._control.recorded(step_id, kind, name, digest)
         if step is not None and step.status == model.DONE:
             return step.result
         if step is not None and step.status == model.FAILED:
-            raise StepFailed(name, step.error or {})
+            raise StepFailed(name, step.error or {}, step_id=step_id)
         with self._control.waiting(step_id):
             if step is None:
+                about = {**about, **await self._reopen(kind, own)}
                 self._record.add(StepStarted, step_id=step_id, kind=kind, name=name, digest=digest, about=about)
                 await self._record.flush()
             crash_point(f"workflow:before {kind}")
             try:
                 result = await work()
             except StepFailed as error:
+                error.step_id = step_id
                 raised = {"type": error.type, "message": error.message}
+                raised |= {"traceback": error.traceback} if error.traceback else {}
                 self._record.add(StepFailure, step_id=step_id, error=raised)
                 await self._record.write_outcome(step_id)
                 raise
@@ -127,6 +135,19 @@ class Children:
             self._record.add(StepCompleted, step_id=step_id, result=result)
             await self._record.write_outcome(step_id)
         return result
+
+    async def _reopen(self, kind: str, own: str) -> dict[str, int]:
+        """Before a step begins again that a retry has chosen: have its child executed again, and return how many
+        attempts its agent had before."""
+        if not self._record.run.retries:
+            return {}
+        if kind == model.CHILD:
+            known = await WORKFLOW_RUN.load(self._journal, own)
+            if known is not None and known.status in (model.FAILED, model.CANCELLED):
+                await self._retry(own)
+            return {}
+        attempt = await self._attempts().newest(own)
+        return {} if attempt is None else {"attempts": attempt.number}
 
     async def run_child(self, request: StartRequest) -> Any:
         """Start or resume a child, and wait for it; it is paused and cancelled with its parent."""
@@ -163,35 +184,38 @@ class Children:
         except NotAgreed as error:
             await self._control.pause(error.what)
 
-    async def run_agent(self, name: str, task: str, given: dict[str, Any]) -> str:
-        """Start, adopt or resume an agent, and wait for it; it is stopped when its parent is cancelled.
+    async def run_agent(self, step_id: str, name: str, task: str, given: dict[str, Any]) -> tuple[str, str]:
+        """Start, adopt or resume an agent, and wait for it; it is stopped when its parent is cancelled. What it
+        answered, and in which form that is: "json", or empty for text.
 
         One that a person stops pauses its parent, and is resumed when the parent is explicitly resumed.
         """
-        attempts, tries = self._attempts(), 0
-        try:
-            attempt = await attempts.get(name)
-        except NotFound:
+        attempts, tries, is_watched = self._attempts(), 0, True
+        earlier = int(self._record.run.steps[step_id].about.get("attempts", 0))
+        attempt = await attempts.newest(name)
+        if attempt is None:
             attempt = await self._run_attempt(name, partial(attempts.start, task, name=name, **given))
-            is_watched = True
+        elif attempt.number <= earlier and not attempt.is_open:  # it ended before the workflow run was retried
+            changed = {"argv": given["argv"], "instead": task if task != attempt.task else ""}
+            attempt = await self._run_attempt(name, partial(attempts.resume, name, **changed))
         else:
             is_watched = False
-            for each in (await attempts.history(name))[:-1]:
+            for each in (await attempts.history(name))[earlier:-1]:
                 retry = _retry(each, tries, self._record.clock.now_us())
                 tries += retry is not None and retry.counts
-        while attempt.is_open or attempt.failure:
+        while attempt.is_open or attempt.failure or await attempts.has_unheard(attempt):
             if attempt.status == AttemptStatus.STOPPED and (is_watched or not self._even_paused):
                 await self._control.pause(f"its agent {name} was stopped")
             begin: Begin = partial(attempts.adopt, name)
             if not attempt.is_open:
                 retry = _retry(attempt, tries, self._record.clock.now_us())
                 if retry is None:
-                    raise StepFailed(name, {"type": attempt.failure, "message": attempt.message})
+                    raise StepFailed(name, _agent_error(attempt))
                 tries += retry.counts
                 await until(self._record.clock, retry.not_before_us)
                 begin = partial(attempts.resume, name, like={**given, "task": task})
             attempt, is_watched = await self._run_attempt(name, begin), True
-        return attempt.result or attempt.last_text
+        return attempt.result or attempt.last_text, attempt.result_form
 
     async def _run_attempt(self, name: str, begin: Begin) -> Attempt:
         """Begin an attempt and wait for its end; or for that of one that another process has."""
@@ -210,7 +234,9 @@ class Children:
                 except NotAgreed as error:
                     await self._control.pause(error.what)
                 except (StartFailed, NotFound, InvalidInput) as error:
-                    raise StepFailed(name, {**values.error_data(error), "type": "start_failed"}) from error
+                    raise StepFailed(
+                        name, {**values.error_data(error, self._journal.codec), "type": "start_failed"}
+                    ) from error
         except asyncio.CancelledError:
             if self._control.abandons:
                 self._end(stop_agent(attempts, name, begun))
@@ -248,11 +274,21 @@ class Children:
             self._ending.difference_update(ending)
 
 
+def _agent_error(attempt: Attempt) -> dict[str, str]:
+    """What is recorded of an agent that has failed; a Python function says where, with a traceback."""
+    found = {"type": attempt.failure, "message": attempt.message}
+    return found | ({"traceback": attempt.traceback} if attempt.traceback else {})
+
+
 def _retry(attempt: Attempt, tries: int, now_us: int) -> TaskReleased | None:
-    """When and how an attempt that failed is retried, as that of a task of a run would be; None when it is not."""
+    """When and how an agent is resumed after an attempt that failed or did not hear all its messages, as that of a task
+    of a run would be; None when it is not."""
     task = TaskState(name=attempt.agent, plan={}, needs=[], status=TaskStatus.RUNNING, tries=tries)
     outcome = Outcome(
-        failure=attempt.failure, message=attempt.message, reset_us=attempt.reset_us, at_us=attempt.ended_us
+        failure=attempt.failure or "unheard",
+        message=attempt.message,
+        reset_us=attempt.reset_us,
+        at_us=attempt.ended_us,
     )
     following = what_follows(task, outcome, now_us)
     return following if isinstance(following, TaskReleased) else None

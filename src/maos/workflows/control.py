@@ -43,6 +43,7 @@ class Control:
         self.stop_as = ""
         """PAUSED or CANCELLED, if the run is to be stopped."""
         self.why = ""
+        self.by = ""
         self.inbox_version = 0
         """Of the command to stop it."""
         self.has_cancelled = False
@@ -61,10 +62,10 @@ class Control:
         self._main = main
         self._stop_if_idle()
 
-    def stop(self, status: str, why: str, inbox_version: int = 0) -> None:
+    def stop(self, status: str, why: str, inbox_version: int = 0, *, by: str = "") -> None:
         """Have the run paused, or ended as cancelled, once the steps that run have ended."""
         if not self.stop_as:
-            self.stop_as, self.why, self.inbox_version = status, why, inbox_version
+            self.stop_as, self.why, self.by, self.inbox_version = status, why, by, inbox_version
         self._stop_if_idle()
 
     async def pause(self, why: str) -> NoReturn:
@@ -157,19 +158,19 @@ class Control:
         """Record a command that came into the inbox, and wake what waits for it."""
         version = record.version
         match record.event:
-            case SignalSent(name=name, value=value):
-                self.record.add(WorkflowSignalled, name=name, value=value, inbox_version=version)
+            case SignalSent(name=name, value=value, by=by):
+                self.record.add(WorkflowSignalled, name=name, value=value, by=by, inbox_version=version)
                 self.record.flush_soon()
                 self._signals.setdefault(name, deque()).append((version, value))
                 self._wake_listener(name)
-            case QuestionAnswered(id=step_id, answer=answer):
-                self._receive_answer(step_id, answer, version)
+            case QuestionAnswered():
+                self._receive_answer(record.event, version)
             case ResolveRequested():
                 self._receive_outcome(record.event, version)
-            case CancelRequested(why=why):
-                self.stop(CANCELLED, why, version)
-            case PauseRequested(why=why) if version > self.record.run.overruled:
-                self.stop(PAUSED, why, version)
+            case CancelRequested(why=why, by=by) if version > self.record.run.uncancelled:
+                self.stop(CANCELLED, why, version, by=by)
+            case PauseRequested(why=why, by=by) if version > self.record.run.overruled:
+                self.stop(PAUSED, why, version, by=by)
 
     async def signal(self, name: str, wait: Wait) -> tuple[int, Any]:
         """Return the next signal of a name, with its version in the inbox; `wait` may stop waiting for the future."""
@@ -211,10 +212,11 @@ class Control:
         self.resolved.discard(step_id)
         self._again.discard(step_id)
 
-    def _receive_answer(self, step_id: str, answer: str, version: int) -> None:
+    def _receive_answer(self, answered: QuestionAnswered, version: int) -> None:
+        step_id, result, by = answered.id, answered.answer, answered.by
         step = self.record.run.steps.get(step_id)
         if step is not None and (step.kind, step.status) == (GATE, STARTED) and step_id not in self.resolved:
-            self.record.add(StepCompleted, step_id=step_id, result=answer, inbox_version=version)
+            self.record.add(StepCompleted, step_id=step_id, result=result, by=by, inbox_version=version)
             self.resolved.add(step_id)
             self._wake(step_id)
 
@@ -227,15 +229,16 @@ class Control:
             return  # it has an outcome, or runs right now
         if command.tries not in (None, step.tries):
             return  # the command is about an earlier try, or came twice
+        common: dict[str, Any] = {"step_id": step_id, "by": command.by, "inbox_version": version}
         if command.outcome == "again":
-            self.record.add(StepStarted, step_id=step_id, kind=STEP, name=step.name, inbox_version=version)
+            self.record.add(StepStarted, kind=STEP, name=step.name, **common)
             self._again.add(step_id)
         elif command.outcome == "done":
-            self.record.add(StepCompleted, step_id=step_id, result=command.value, inbox_version=version)
+            self.record.add(StepCompleted, result=command.value, **common)
             self.resolved.add(step_id)
         else:
             error = {"type": "", "message": command.why or "a person said that it failed"}
-            self.record.add(StepFailure, step_id=step_id, error=error, inbox_version=version)
+            self.record.add(StepFailure, error=error, **common)
             self.resolved.add(step_id)
         self._wake(step_id)
 

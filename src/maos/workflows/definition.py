@@ -12,10 +12,11 @@ import textwrap
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.model.workflow import CHANGED, COMPLETED, PAUSED, WorkflowChanged, WorkflowRun
+from maos.tuples import NamedTuple
 from maos.workflows import values
 
 P = ParamSpec("P")
@@ -30,16 +31,55 @@ _UNSPELLED = ("ctx", "kind", "type_comment")
 class StepFailed(MaosError):
     """A step, a child or an agent that a workflow called has failed for good; the workflow may catch it."""
 
-    def __init__(self, name: str, error: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, error: Mapping[str, Any], *, step_id: str = "") -> None:
         self.name = name
+        self.step_id = step_id
         self.type = str(error.get("type", ""))
         """The name of what was raised, as recorded: after a crash nothing else is left of it."""
         self.message = str(error.get("message", ""))
+        self.traceback = str(error.get("traceback", ""))
+        """The traceback of what was raised, as recorded."""
         super().__init__(f"{name} failed: {self.type}: {self.message}" if self.type else f"{name}: {self.message}")
 
 
+def failed_step(error: BaseException | None) -> str:
+    """The id of the step whose failure led to an error: it was raised itself, or while it was handled; or empty."""
+    seen: set[int] = set()
+    todo = [error]
+    while todo:
+        each = todo.pop(0)
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, StepFailed) and each.step_id:
+            return each.step_id
+        todo += [each.__cause__, each.__context__]
+        todo += each.exceptions if isinstance(each, BaseExceptionGroup) else ()
+    return ""
+
+
 class WorkflowFailed(MaosError):
-    """A workflow has ended without a result."""
+    """A workflow has ended without a result.
+
+    Example::
+
+        try:
+            await m.workflows.run(shout, "hello", id="greeting-1")
+        except maos.workflows.WorkflowFailed as error:
+            print(error.step_id, error.type, error.traceback)
+    """
+
+    def __init__(self, what: str, *, hint: str = "", error: Mapping[str, Any] | None = None) -> None:
+        super().__init__(what, hint=hint)
+        error = error or {}
+        self.type, self.message = str(error.get("type", "")), str(error.get("message", ""))
+        """The name and the message of what its function raised; empty when it was cancelled or paused."""
+        self.step_id = str(error.get("step", ""))
+        """The id of the step whose failure ended it; empty when its own code failed."""
+        self.traceback = str(error.get("traceback", ""))
+        """The traceback of what its function raised, as recorded by the process that executed it."""
+        if self.traceback:
+            self.add_note(f"In the workflow:\n{self.traceback}")
 
 
 class NotWaiting(MaosError):
@@ -252,7 +292,7 @@ class Handle(Generic[R]):
         run: WorkflowRun,
         definition: Workflow[..., R],
         task: asyncio.Task[WorkflowRun] | None = None,
-        stop: Callable[[str, str], None] = lambda status, why: None,
+        stop: Callable[..., None] = lambda status, why, by="": None,
     ) -> None:
         self.run = run
         """What is recorded of it by now."""
@@ -288,8 +328,10 @@ def result_of(run: WorkflowRun, definition: Workflow[..., R]) -> R:
     if run.status == CHANGED:
         raise WorkflowChanged(run.why, hint="fix the code, or resume it with the old version")
     why = f"{run.error.get('type')}: {run.error.get('message')}" if run.error else run.why or "it was detached"
-    command = "resume" if run.status == PAUSED else "show"
-    raise WorkflowFailed(f"the workflow {run.id} is {run.status}: {why}", hint=f"`maos workflow {command} {run.id}`")
+    hint = f"`maos retry {run.id}` executes it again from there, with finished steps kept"
+    if run.status == PAUSED:
+        hint = f"`maos workflow resume {run.id}`"
+    raise WorkflowFailed(f"the workflow {run.id} is {run.status}: {why}", hint=hint, error=run.error)
 
 
 async def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

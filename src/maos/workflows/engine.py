@@ -24,25 +24,28 @@ from maos.clock import Clock
 from maos.engine import consent, ownership
 from maos.engine.ownership import Held, claim
 from maos.engine.recorder import Recorder
-from maos.engine.streams import WORKFLOW_RUN
+from maos.engine.streams import WORKFLOW_RUN, RunReader
 from maos.errors import InvalidInput, LeaseLost
 from maos.journal.journal import Journal
 from maos.model.attempt import check_agent, check_run
 from maos.model.events.workflow import (
+    StepCompleted,
     WorkflowClaimed,
     WorkflowCodeChanged,
     WorkflowEnded,
     WorkflowPaused,
+    WorkflowRemoved,
+    WorkflowRetried,
     WorkflowStarted,
 )
 from maos.model.message import inbox
 from maos.model.status import WorkflowStatus
-from maos.model.workflow import CANCELLED, CHANGED, PAUSED, WorkflowChanged, WorkflowRun, stream
+from maos.model.workflow import AGENT, CANCELLED, CHANGED, PAUSED, WorkflowChanged, WorkflowRun, steps_to_retry, stream
 from maos.store.contract import Lease
 from maos.workflows import values
-from maos.workflows.children import Children, Stop
+from maos.workflows.children import Children, Stop, names
 from maos.workflows.control import Control
-from maos.workflows.definition import Handle, StartRequest, StepDefinition, Workflow, executor, find
+from maos.workflows.definition import Handle, StartRequest, StepDefinition, Workflow, executor, failed_step, find
 from maos.workflows.record import CheckpointPolicy, RunRecord, find_run
 from maos.workflows.steps import Steps
 
@@ -101,7 +104,7 @@ class WorkflowEngine:
         CheckpointPolicy.of(request.options)
         workflow = request.workflow
         id = check_agent(request.id) if request.id else f"w-{secrets.token_hex(3)}"
-        arguments = values.arguments(workflow.function, request.args, request.kwargs, workflow.name)
+        arguments = values.arguments(workflow.function, request.args, request.kwargs, workflow.name, self.journal.codec)
         async with self.turn(id):
             known: WorkflowRun | Lease | None = await WORKFLOW_RUN.load(self.journal, id)
             if known is None:
@@ -115,7 +118,27 @@ class WorkflowEngine:
                 workflow = find(known.name, known.definition)
             return await self.resume(known, workflow, on_change, even_paused=even_paused)
 
+    async def create(self, request: StartRequest) -> str:
+        """Record a new run without executing it; any engine can resume it. Conflict when there is one of that id."""
+        CheckpointPolicy.of(request.options)
+        workflow = request.workflow
+        id = check_run(check_agent(request.id)) if request.id else f"w-{secrets.token_hex(3)}"
+        arguments = values.arguments(workflow.function, request.args, request.kwargs, workflow.name, self.journal.codec)
+        async with self.turn(id):
+            lease = await self._claim_new(id)
+            if not isinstance(lease, Lease):
+                raise InvalidInput(f"there is a workflow run {id!r} already", hint=f"`maos workflow resume {id}`")
+            recorder = await self._record_start(id, lease, request, arguments)
+            await recorder.release()
+        return id
+
     async def _begin(self, id: str, lease: Lease, request: StartRequest, arguments: dict[str, Any]) -> Handle[Any]:
+        recorder = await self._record_start(id, lease, request, arguments)
+        return await self._execute(Execution(self, recorder, request.workflow))
+
+    async def _record_start(
+        self, id: str, lease: Lease, request: StartRequest, arguments: dict[str, Any]
+    ) -> Recorder[WorkflowRun]:
         workflow = request.workflow
         async with self._released_on_error(lease):
             recorder = self._recorder(WorkflowRun(id=id), lease)
@@ -127,10 +150,11 @@ class WorkflowEngine:
                 options={**request.options, "where": workflow.where},
                 parent=request.parent,
                 owner=ownership.identity(lease),
+                by=self.journal.by,
                 at_us=self.clock.now_us(),
             )
             await recorder.append(started)
-        return await self._execute(Execution(self, recorder, workflow))
+        return recorder
 
     async def resume(
         self, known: WorkflowRun, workflow: Workflow[..., Any], on_change: str, *, even_paused: bool = True
@@ -140,8 +164,10 @@ class WorkflowEngine:
         if running is not None:
             return running
         _check_definition(known, workflow, on_change)
-        if not known.is_open or (known.status == PAUSED and not even_paused):
+        if not known.is_open or (known.status == PAUSED and not (even_paused or known.is_retry_due)):
             return Handle(known, workflow)
+        if known.removed_us:
+            raise InvalidInput(f"{known.id} was removed", hint="start another workflow run")
         _check_arguments(known, workflow)
         await consent.check(self.journal, known.id)
         lease = await self._claim(known.id, known)
@@ -153,10 +179,14 @@ class WorkflowEngine:
                 return Handle(run, workflow)
             code_before = run.code
             recorder = self._recorder(run, lease)
-            owner, now_us = ownership.identity(lease), self.clock.now_us()
-            await recorder.append(
-                WorkflowClaimed(owner=owner, code=workflow.code, overruled=overruled or None, at_us=now_us)
+            claimed = WorkflowClaimed(
+                owner=ownership.identity(lease),
+                code=workflow.code,
+                overruled=overruled or None,
+                by=self.journal.by,
+                at_us=self.clock.now_us(),
             )
+            await recorder.append(claimed)
         return await self._execute(
             Execution(self, recorder, workflow, on_change=on_change, code_before=code_before, even_paused=even_paused)
         )
@@ -167,20 +197,65 @@ class WorkflowEngine:
         None when it has ended before, or when another process executes it, which then receives the command.
         """
         try:
-            lease = await self._claim(id, await find_run(self.journal, id))
+            async with self._owned(id) as recorder:
+                if not recorder.fold.is_open:
+                    return None
+                ended = WorkflowEnded(
+                    status=WorkflowStatus.CANCELLED,
+                    why=why,
+                    by=self.journal.by,
+                    inbox_version=await self.journal.version(inbox(id)),
+                    at_us=self.clock.now_us(),
+                )
+                await recorder.append(ended)
+                return recorder.fold
         except Held:
             return None
+
+    async def retry(self, id: str, choose: Callable[[WorkflowRun], list[str]], *skipped: StepCompleted) -> WorkflowRun:
+        """Record that a run is executed again, with its turn taken; `choose` says which of its steps begin again, and
+        `skipped` are the outcomes of those that do not."""
+        async with self._owned(id) as recorder:
+            run = recorder.fold
+            if run.done and not run.steps:
+                hint = "start another workflow run"
+                raise InvalidInput(f"the steps of {id} were removed by a cleanup, so it cannot be retried", hint=hint)
+            steps = choose(run)
+            overruled, at_us = await self.journal.version(inbox(id)), self.clock.now_us()
+            retried = WorkflowRetried(steps=steps, overruled=overruled, by=self.journal.by, at_us=at_us)
+            await recorder.append(retried, *skipped)
+            return recorder.fold
+
+    async def retry_child(self, id: str) -> None:
+        """Record that a child whose parent is retried is executed again."""
+        async with self.turn(id):
+            await self.retry(id, steps_to_retry)
+
+    async def free(self, id: str) -> None:
+        """Remove the worktrees of the agents of a run that was cancelled, where everything in them is saved."""
+        async with self._owned(id) as recorder:
+            if recorder.fold.status == CANCELLED:
+                await self._free_agents(recorder.fold)
+
+    async def _free_agents(self, run: WorkflowRun) -> None:
+        if agents := names(run, AGENT):
+            from maos.runs.cleanup import Cleaner
+
+            await Cleaner(self.clock, RunReader(self.journal), self.attempts()).free_agents(run.id, agents)
+
+    async def remove(self, id: str) -> None:
+        """Record that a run was removed, with its turn taken; Held while a process executes it."""
+        async with self._owned(id) as recorder:
+            await recorder.append(WorkflowRemoved(by=self.journal.by, at_us=self.clock.now_us()))
+
+    @asynccontextmanager
+    async def _owned(self, id: str) -> AsyncIterator[Recorder[WorkflowRun]]:
+        """Write to a run that no process executes until the end of the block; Held while one does."""
+        lease = await self._claim(id, await find_run(self.journal, id))
         try:
-            run = await find_run(self.journal, id)
-            if not run.is_open:
-                return None
-            version, at_us = await self.journal.version(inbox(id)), self.clock.now_us()
-            await self._recorder(run, lease).append(
-                WorkflowEnded(status=WorkflowStatus.CANCELLED, why=why, inbox_version=version, at_us=at_us)
-            )
+            yield self._recorder(await find_run(self.journal, id), lease)
         finally:
             await self.journal.release(lease)
-        return run
 
     async def close(self) -> None:
         """Detach from every run that this process executes; each can be resumed."""
@@ -209,6 +284,8 @@ class WorkflowEngine:
         try:
             async with inbox:
                 run = await execution.execute(inbox)
+            if run.status == CANCELLED:
+                await self._free_agents(run)
             if run.status == CHANGED:
                 self._unfit[id] = execution.definition.code
                 extra = {"action": "workflow.changed", "workflow": id, "reason": run.why}
@@ -262,7 +339,7 @@ class Execution:
         definition: Workflow[..., Any],
         *,
         on_change: str = REFUSE,
-        code_before: str = "",
+        code_before: str | None = None,
         even_paused: bool = True,
     ) -> None:
         self.recorder = recorder
@@ -274,7 +351,13 @@ class Execution:
         self.steps = Steps(self.control, engine.threads)
         start = partial(engine.start, on_change=on_change, even_paused=even_paused)
         self.children = Children(
-            self.control, engine.journal, engine.attempts, start=start, stop=engine.stop, even_paused=even_paused
+            self.control,
+            engine.journal,
+            engine.attempts,
+            start=start,
+            stop=engine.stop,
+            retry=engine.retry_child,
+            even_paused=even_paused,
         )
         self.task: asyncio.Task[WorkflowRun] | None = None
         """The task of this process that executes it."""
@@ -284,7 +367,7 @@ class Execution:
     @property
     def handle(self) -> Handle[Any]:
         """What a program holds of it."""
-        return Handle(self.run, self.definition, self.task, self.control.stop)
+        return Handle(self.run, self.definition, self.task, partial(self.control.stop, by=self.recorder.journal.by))
 
     async def execute(self, inbox: Inbox) -> WorkflowRun:
         """Run the function until it has ended, is paused, or this task is cancelled, which detaches from the run."""
@@ -330,10 +413,10 @@ class Execution:
         if record.broken is not None:
             error = record.broken
         elif control.stop_as == PAUSED and (control.has_cancelled or main.cancelled()):
-            return record.add(WorkflowPaused, why=control.why, inbox_version=control.inbox_version)
+            return record.add(WorkflowPaused, why=control.why, by=control.by, inbox_version=control.inbox_version)
         elif control.stop_as == CANCELLED:
             status, version = WorkflowStatus.CANCELLED, control.inbox_version
-            return record.add(WorkflowEnded, status=status, why=control.why, inbox_version=version)
+            return record.add(WorkflowEnded, status=status, why=control.why, by=control.by, inbox_version=version)
         elif main.cancelled():
             error = asyncio.CancelledError("it cancelled itself")
         elif error is None and missing:
@@ -342,11 +425,14 @@ class Execution:
             return record.add(WorkflowCodeChanged, why=error.what, code=record.code_before)
         if error is None:
             try:
-                result = values.plain(main.result(), f"what the workflow {self.run.name} returns")
+                result = values.plain(main.result(), f"what the workflow {self.run.name} returns", record.codec)
                 return record.add(WorkflowEnded, status=WorkflowStatus.COMPLETED, result=result)
             except InvalidInput as unfit:
                 error = unfit
-        return record.add(WorkflowEnded, status=WorkflowStatus.FAILED, error=values.error_data(error))
+        raised = values.error_data(error, record.codec)
+        if cause := failed_step(error):
+            raised["step"] = cause
+        return record.add(WorkflowEnded, status=WorkflowStatus.FAILED, error=raised)
 
 
 class Scope:
@@ -413,7 +499,8 @@ def _check_definition(known: WorkflowRun, workflow: Workflow[..., Any], on_chang
     """WorkflowChanged when the definition of a run has changed and that is to be refused."""
     if on_change not in (REFUSE, REPLAY):
         raise InvalidInput(f"on_change cannot be {on_change!r}", hint=f"use {REFUSE} or {REPLAY}")
-    if known.is_open and known.code != workflow.code and on_change == REFUSE:
+    is_other = known.code not in ("", workflow.code)  # none is named after a retry, whose code may be corrected
+    if known.is_open and is_other and on_change == REFUSE:
         raise WorkflowChanged(
             f"the definition of {known.name} has changed since {known.id} was begun",
             hint="give it a new version= and keep the old one beside it; or resume it with the new code if that "

@@ -98,9 +98,9 @@ class RunRecord:
     """The events of one workflow run as its function needs them: those of earlier executions, and new ones on their way
     to the journal."""
 
-    def __init__(self, recorder: Recorder[WorkflowRun], clock: Clock, code_before: str = "") -> None:
+    def __init__(self, recorder: Recorder[WorkflowRun], clock: Clock, code_before: str | None = None) -> None:
         self.run = recorder.fold
-        self.code_before = code_before or self.run.code
+        self.code_before = self.run.code if code_before is None else code_before
         """The digest of the definition that it was executed with before this one."""
         self.policy = CheckpointPolicy.of(self.run.options)
         self.unseen = set(self.run.steps)
@@ -119,6 +119,7 @@ class RunRecord:
         self._fresh = 0
         """How many events have to be on disk before a step depends on what is in the last of them."""
         self._recorder = recorder
+        self.codec = recorder.journal.codec
         self.clock = clock
         self._on_trouble: Callable[[], object] = lambda: None
         self._pending: list[events.WorkflowEvent] = []

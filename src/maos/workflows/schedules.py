@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from maos.clock import MICROSECONDS, Clock, to_datetime, to_us
@@ -18,6 +18,8 @@ from maos.engine.streams import SCHEDULES, WORKFLOW_RUN
 from maos.errors import Conflict, Corrupt, InvalidInput, MaosError, StoreUnavailable
 from maos.journal.journal import Journal
 from maos.model.workflow import Schedule
+from maos.patterns import regex
+from maos.tuples import NamedTuple
 from maos.workflows.definition import Workflow, find
 
 NAME = "all"
@@ -33,8 +35,8 @@ _WORDS = {
     "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
 }  # fmt: skip
 
-_NUMBER = re.compile(r"[0-9]{1,4}")
-_STEP = re.compile(r"0*[1-9][0-9]{0,3}")
+_NUMBER = regex(r"[0-9]{1,4}")
+_STEP = regex(r"0*[1-9][0-9]{0,3}")
 
 Tell = Callable[[str], None]
 Load = Callable[[Schedule], Workflow[..., Any]]

@@ -13,22 +13,23 @@ from maos.clock import MICROSECONDS, Clock
 from maos.engine import consent
 from maos.engine.ownership import Held
 from maos.engine.recorder import LEASE_S
-from maos.engine.streams import SCHEDULES, WORKFLOW_RUN
+from maos.engine.streams import SCHEDULES, WORKFLOW_RUN, RunReader, WorkflowReader
 from maos.errors import Conflict, Corrupt, InvalidInput, LeaseLost, NotFound
 from maos.journal.journal import Append, Journal
 from maos.model import workflow as model
 from maos.model.events.commands import CancelRequested, Command, PauseRequested, ResolveRequested, SignalSent
 from maos.model.events.records import ScheduleRemoved
 from maos.model.events.run import QuestionAnswered
-from maos.model.events.workflow import StepRetried, StepStarted, StepUnknown
+from maos.model.events.workflow import StepCompleted, StepRetried, StepStarted, StepUnknown
 from maos.model.message import inbox
 from maos.model.workflow import Schedule, Step, WorkflowChanged, WorkflowRun, stream
+from maos.runs.cleanup import Cleaner, Removal
 from maos.store.contract import Key
 from maos.workflows import children, record, schedules, values
 from maos.workflows.definition import Handle, NotWaiting, StartRequest, Workflow, find, result_of
 from maos.workflows.engine import REFUSE, WorkflowEngine
 from maos.workflows.schedules import Load
-from maos.workflows.status import Status, WorkflowPreview
+from maos.workflows.status import Status, WorkflowPreview, WorkflowRetry
 
 if TYPE_CHECKING:
     from maos.engine.attempts import Attempts
@@ -37,9 +38,17 @@ R = TypeVar("R")
 
 NO_VERSION = -1
 """No stream is ever at this version: an append that expects it is refused, unless its key repeats an earlier one."""
+ACTS: Mapping[type[Command | QuestionAnswered], str] = {
+    SignalSent: "send a signal to",
+    QuestionAnswered: "answer a question of",
+    ResolveRequested: "resolve a step of",
+    CancelRequested: "cancel",
+    PauseRequested: "pause",
+}
+"""What each command does to a workflow run, in words."""
 
 
-class Workflows:
+class Workflows(WorkflowReader):
     """Starts, resumes, commands and lists the workflow runs of one database."""
 
     def __init__(
@@ -54,7 +63,7 @@ class Workflows:
     ) -> None:
         self._checkpoints = dict(checkpoints or {})
         """The checkpoint policy of runs that are started without one."""
-        self._journal = journal
+        super().__init__(journal)
         self._clock = clock
         self._attempts = attempts
         self._engine = WorkflowEngine(
@@ -119,6 +128,24 @@ class Workflows:
         """
         default = {"checkpoints": self._checkpoints} if self._checkpoints else {}
         return await self._engine.start(StartRequest(workflow, args, kwargs, id, {**default, **(options or {})}))
+
+    async def create_with(
+        self,
+        workflow: Workflow[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        id: str = "",
+        options: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Record a run of a workflow without executing it, and return its id; `serve` in any process executes it.
+
+        Example::
+
+            id = await m.workflows.create_with(shout, ["hello"], {})
+        """
+        default = {"checkpoints": self._checkpoints} if self._checkpoints else {}
+        return await self._engine.create(StartRequest(workflow, args, kwargs, id, {**default, **(options or {})}))
 
     @overload
     async def resume(
@@ -187,7 +214,7 @@ class Workflows:
         parent = await WORKFLOW_RUN.load(self._journal, run.parent) if run.parent else None
         if parent and (not parent.is_open or run.id in children.names(parent, model.CHILD, model.ABANDONED)):
             await self._end(run.id, f"{run.parent} does not wait for it any more")
-        if run.parent or run.status == model.PAUSED:
+        if run.parent or run.removed_us or (run.status == model.PAUSED and not run.is_retry_due):
             return None
         definition = find(run.name, run.definition)
         if self._engine.is_unfit(run, definition):
@@ -228,6 +255,7 @@ class Workflows:
         zone: str = "UTC",
     ) -> Schedule:
         """Schedule as `schedule` does, with arguments as data."""
+        self._journal.principal.check_may_decide(f"schedule {name}")
         schedules.check(name, cron, zone)
         made = Schedule(
             name=name,
@@ -235,25 +263,29 @@ class Workflows:
             zone=zone,
             workflow=workflow.name,
             definition=workflow.version,
-            arguments=values.arguments(workflow.function, args, kwargs, workflow.name),
+            arguments=values.arguments(workflow.function, args, kwargs, workflow.name, self._journal.codec),
             where=workflow.where,
+            by=self._journal.by,
             set_us=self._clock.now_us(),
         )
         await self._journal.append(SCHEDULES.stream(schedules.NAME), made)
         return made
 
-    async def unschedule(self, name: str) -> None:
-        """Remove a schedule.
+    async def unschedule(self, name: str, *, dry_run: bool = False) -> None:
+        """Remove a schedule; with `dry_run`, only check that there is one.
 
         Example::
 
             await m.workflows.unschedule("nightly")
         """
+        self._journal.principal.check_may_decide(f"remove the schedule {name}")
         while True:
             known = await SCHEDULES.load(self._journal, schedules.NAME)
             if known is None or name not in known.known:
                 raise NotFound(f"there is no schedule {name!r}", hint="`maos workflow schedule list` shows them")
-            event = ScheduleRemoved(name=name, at_us=self._clock.now_us())
+            if dry_run:
+                return
+            event = ScheduleRemoved(name=name, by=self._journal.by, at_us=self._clock.now_us())
             try:
                 await self._journal.append(SCHEDULES.stream(schedules.NAME), event, expected=known.version)
                 return
@@ -309,19 +341,6 @@ class Workflows:
         """
         return Status.of(await self.get(id))
 
-    async def all(self) -> AsyncIterator[WorkflowRun]:
-        """All workflow runs, by id.
-
-        Example::
-
-            async for run in m.workflows.all():
-                print(run.id, run.status)
-        """
-        async for name in self._journal.streams(stream("")):
-            found = await WORKFLOW_RUN.load(self._journal, name.removeprefix(stream("")))
-            if found is not None:
-                yield found
-
     async def notices(self, id: str, *, after: int = 0) -> AsyncIterator[StepStarted | StepUnknown | StepRetried]:
         """What a person who watches a workflow run should know, from a version of its stream on, as it happens: a step
         waits for a signal or an answer, may or may not have taken effect, or is retried."""
@@ -376,6 +395,7 @@ class Workflows:
 
             await m.workflows.forget(await m.workflows.old(30 * 86_400))
         """
+        self._journal.principal.check_may_decide("remove the steps of workflow runs")
         removed = 0
         for id in ids:
             run = await self.get(id)
@@ -394,11 +414,11 @@ class Workflows:
 
             await m.workflows.signal("order-7", "paid", {"amount": 7})
         """
-        value = values.plain(value, f"the signal {name}")
+        value = values.plain(value, f"the signal {name}", self._journal.codec)
         once = None if key is None else Key(f"signal/{id}/{key}", values.fingerprint({"name": name, "value": value}))
-        await self._send(id, SignalSent(name=name, value=value, at_us=self._clock.now_us()), once)
+        await self._send(id, SignalSent(name=name, value=value, by=self._journal.by, at_us=self._clock.now_us()), once)
 
-    async def answer(self, id: str, step_id: str, answer: str, *, by: str = "person") -> None:
+    async def answer(self, id: str, step_id: str, answer: str) -> None:
         """Answer a question of a workflow run; the first answer counts.
 
         Example::
@@ -413,7 +433,8 @@ class Workflows:
         choices = step.about.get("choices", [])
         if choices and answer not in choices:
             raise InvalidInput(f"{answer!r} is no answer to {step.name!r}", hint=f"answer {', '.join(choices)}")
-        await self._send(id, QuestionAnswered(id=step_id, answer=answer, by=by, at_us=self._clock.now_us()))
+        by, at_us = self._journal.by, self._clock.now_us()
+        await self._send(id, QuestionAnswered(id=step_id, answer=answer, by=by, at_us=at_us))
 
     async def resolve(self, id: str, step_id: str, outcome: str, *, value: Any = None, why: str = "") -> None:
         """Resolve a step whose outcome is unknown: "done" with its result, "failed", or execute it "again".
@@ -429,9 +450,15 @@ class Workflows:
         step = run.steps.get(step_id)
         if step is None or step.kind != model.STEP or step.status not in (model.UNKNOWN, model.STARTED):
             raise _not_waiting(run, f"there is nothing to resolve at {step_id!r} of the workflow {run.id}", run.unknown)
-        value = values.plain(value, "the result")
+        value = values.plain(value, "the result", self._journal.codec)
         command = ResolveRequested(
-            step_id=step_id, tries=step.tries, outcome=outcome, value=value, why=why, at_us=self._clock.now_us()
+            step_id=step_id,
+            tries=step.tries,
+            outcome=outcome,
+            value=value,
+            why=why,
+            by=self._journal.by,
+            at_us=self._clock.now_us(),
         )
         await self._send(id, command)
 
@@ -443,7 +470,7 @@ class Workflows:
 
             await m.workflows.cancel("order-7")
         """
-        await self._send(id, CancelRequested(why=why, at_us=self._clock.now_us()))
+        await self._send(id, CancelRequested(why=why, by=self._journal.by, at_us=self._clock.now_us()))
         await self._end(id, why)
 
     async def _end(self, id: str, why: str) -> None:
@@ -460,6 +487,91 @@ class Workflows:
             await self.cancel(child, why=f"{id} was {model.CANCELLED}")
         for name in children.names(run, model.AGENT, model.STARTED, model.ABANDONED):
             await children.stop_agent(self._attempts(), name)
+        async with self._engine.turn(id):
+            await self._engine.free(id)
+
+    async def retry(self, id: str, *, step: str = "", dry_run: bool = False) -> WorkflowRetry:
+        """Have a workflow run that failed or was cancelled executed again: by `resume`, or by a process that serves.
+
+        Steps with an outcome are kept, but for those that failed last; the code may be corrected meanwhile, also of the
+        workflow's function, as long as it executes the steps that are kept. With `step`, that one and all that follow
+        it are executed again, finished ones too.
+
+        Example::
+
+            retry = await m.workflows.retry("order-7", dry_run=True)
+            print(retry.again, retry.kept)
+        """
+        self._journal.principal.check_may_decide(f"retry {id}")
+        run = await self.get(id)
+        chosen = WorkflowRetry.of(run, step)
+        if dry_run:
+            return chosen
+        await consent.check(self._journal, run.id)
+        async with self._engine.turn(run.id):
+            await self._engine.retry(run.id, lambda now: WorkflowRetry.of(now, step).again)
+        return chosen
+
+    async def skip(self, id: str, step: str, *, value: Any = None) -> WorkflowRetry:
+        """Have a workflow run that failed executed again as if a step that failed had returned a value.
+
+        Example::
+
+            await m.workflows.skip("order-7", "3", value={"receipt": 12})
+        """
+        self._journal.principal.check_may_decide(f"skip a step of {id}")
+        run = await self.get(id)
+        chosen = _with_failed_step(run, step)
+        known = run.steps[step]
+        done = StepCompleted(
+            step_id=step,
+            kind=known.kind,
+            name=known.name,
+            result=values.plain(value, "the result", self._journal.codec),
+            by=self._journal.by,
+            at_us=self._clock.now_us(),
+        )
+        await consent.check(self._journal, run.id)
+        async with self._engine.turn(run.id):
+            await self._engine.retry(run.id, lambda now: _with_failed_step(now, step).again, done)
+        return chosen
+
+    async def remove(self, id: str, *, dry_run: bool = False) -> Removal:
+        """Omit a workflow run that is not executed from lists, with its children, and remove the worktrees of its
+        agents. Its events stay.
+
+        InvalidInput when a worktree has changes that no checkpoint has; `dry_run` shows all of that, and changes
+        nothing.
+
+        Example::
+
+            removal = await m.workflows.remove("greeting-1", dry_run=True)
+            print(removal.worktrees)
+        """
+        self._journal.principal.check_may_decide(f"remove {id}")
+        run = await self.get(id)
+        if run.removed_us:
+            raise InvalidInput(f"{id} was removed already", hint="`maos workflow list` lists the others")
+        parts = [each async for each in self._parts_of(run)]
+        for each in parts:
+            if Status.of(each).name == model.RUNNING:
+                raise InvalidInput(f"{each.id} is being executed", hint=f"`maos cancel {each.id}` ends it")
+        cleaner = Cleaner(self._clock, RunReader(self._journal), self._attempts())
+        agents = [name for each in parts for name in children.names(each, model.AGENT)]
+        removal = await (cleaner.removal_of if dry_run else cleaner.remove_agents)(run.id, agents)
+        for each in parts if not dry_run else ():
+            async with self._engine.turn(each.id):
+                await self._engine.remove(each.id)
+        return removal
+
+    async def _parts_of(self, run: WorkflowRun) -> AsyncIterator[WorkflowRun]:
+        """The children of a workflow run, and theirs, and then itself."""
+        for name in children.names(run, model.CHILD):
+            child = await WORKFLOW_RUN.load(self._journal, name)
+            if child is not None and child.parent == run.id and not child.removed_us:
+                async for each in self._parts_of(child):
+                    yield each
+        yield run
 
     async def pause(self, id: str, *, why: str = "") -> None:
         """Have the process that executes a workflow run pause it, once its current steps have ended.
@@ -468,11 +580,11 @@ class Workflows:
 
             await m.workflows.pause("order-7")
         """
-        await self._send(id, PauseRequested(why=why, at_us=self._clock.now_us()))
+        await self._send(id, PauseRequested(why=why, by=self._journal.by, at_us=self._clock.now_us()))
 
     async def _stop(self, id: str, status: str, why: str) -> None:
         if (handle := self._engine.handle(id)) is not None:
-            handle.stop(status, why)
+            handle.stop(status, why, by="")  # its parent does not need it: the engine stops it
             await handle.wait()
             return
         with contextlib.suppress(NotFound, NotWaiting):  # it was never begun, or has ended
@@ -480,6 +592,7 @@ class Workflows:
 
     async def _send(self, id: str, command: Command | QuestionAnswered, key: Key | None = None) -> None:
         """Append a command to the inbox of a run; one that has ended accepts only the repetition of a key."""
+        self._journal.principal.check_may_decide(f"{ACTS[type(command)]} {id}")
         run = await self.get(id)
         if run.is_open:
             await self._journal.append_all([Append(inbox(id), [command])], key=key)
@@ -491,6 +604,15 @@ class Workflows:
             await self._journal.append_all([Append(inbox(id), [command], NO_VERSION)], key=key)
         except Conflict as error:
             raise closed from error
+
+
+def _with_failed_step(run: WorkflowRun, step: str) -> WorkflowRetry:
+    """What a retry executes again; NotWaiting unless a step is among it."""
+    chosen = WorkflowRetry.of(run)
+    if step not in chosen.again:
+        failed = {each: run.steps[each] for each in chosen.again}
+        raise _not_waiting(run, f"there is no failed step {step!r} to skip", failed)
+    return chosen
 
 
 def _not_waiting(run: WorkflowRun, what: str, open_: Mapping[str, Step]) -> NotWaiting:

@@ -3,54 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any
 
-from maos.engine import ownership
+from maos.engine.workflow_status import STATUSES as STATUSES
+from maos.engine.workflow_status import Status as Status
+from maos.errors import InvalidInput, NotFound
 from maos.model import workflow as model
 from maos.model.workflow import Step, WorkflowRun
+from maos.tuples import NamedTuple
 from maos.workflows.definition import StepDefinition, Workflow
 from maos.workflows.steps import REPEAT, RETRY, decide
 
-INTERRUPTED = "interrupted"
-"""Recorded as running, and the process that executed it has ended. `maos workflow resume`, or `maos workflow serve`."""
-STATUSES = (*model.OPEN, INTERRUPTED, *model.ENDED)
-
-ANSWER, RESOLVE = "answer", "resolve"
+ENDED_STEP = (model.DONE, model.FAILED)
 SAME, GONE = "same", "gone"
 
 
-class Status(NamedTuple):
-    """The status of one workflow run."""
+class WorkflowRetry(NamedTuple):
+    """What a retry of a workflow run executes again, and what it keeps."""
 
-    run: WorkflowRun
-    name: str
-    """One of STATUSES."""
+    id: str
+    again: list[str]
+    """Ids of the steps that begin again; when there are none, the code of the workflow itself failed."""
+    finished: list[str]
+    """Those of them that have a result, and are executed again all the same."""
+    kept: int
+    """How many steps keep their outcome."""
 
     @classmethod
-    def of(cls, run: WorkflowRun) -> Status:
-        """Find out whether the process that executes a run lives, as far as this machine can tell."""
-        is_interrupted = run.status == model.RUNNING and ownership.liveness(run.owner).has_ended
-        return cls(run, INTERRUPTED if is_interrupted else run.status)
-
-    @property
-    def needs_resume(self) -> bool:
-        """Whether it stopped without a command, and does not continue until it is resumed."""
-        return self.name in (INTERRUPTED, model.CHANGED)
-
-    @property
-    def needs_person(self) -> str:
-        """RESOLVE when the outcome of a step is unknown, ANSWER when it asks something; else empty."""
-        if self.run.unknown and self.run.is_open:
-            return RESOLVE
-        is_asking = any(step.kind == model.GATE for step in self.run.waiting.values())
-        return ANSWER if self.run.status == model.RUNNING and is_asking else ""
-
-    @property
-    def unknown(self) -> list[str]:
-        """Ids of steps that may or may not have taken effect: recorded so, or begun by a process that has ended."""
-        begun = [step_id for step_id, step in self.run.steps.items() if step.kind == model.STEP]
-        interrupted = [each for each in begun if self.run.steps[each].status == model.STARTED]
-        return [*self.run.unknown, *(interrupted if self.name == INTERRUPTED else ())]
+    def of(cls, run: WorkflowRun, step: str = "") -> WorkflowRetry:
+        """Choose the steps; InvalidInput when the run has not failed, or when which ones is for a person to say."""
+        if run.status not in (model.FAILED, model.CANCELLED):
+            hint = f"`maos workflow resume {run.id}` resumes it" if run.is_open else "only one that failed is retried"
+            raise InvalidInput(f"the workflow {run.id} is {run.status}, and nothing of it has failed", hint=hint)
+        if run.removed_us:
+            raise InvalidInput(f"{run.id} was removed", hint="start another workflow run")
+        if step:
+            again = model.steps_from(run, step)
+            if step not in run.steps and not any(each.startswith((f"{step}:", f"{step}~")) for each in again):
+                hint = f"`maos workflow show {run.id}` shows its steps"
+                raise NotFound(f"{run.id} has no step {step!r}", hint=hint)
+        else:
+            again = model.steps_to_retry(run)
+            cause = (run.error or {}).get("step", "")
+            if cause in run.steps and cause not in again and run.steps[cause].status == model.FAILED:
+                after = [each for each in model.steps_from(run, cause) if each != cause]
+                name = run.steps[cause].name
+                raise InvalidInput(
+                    f"step {cause}, {name}, failed, and {run.id} executed more steps after it: {', '.join(after[:5])}",
+                    hint=f"`maos retry {run.id}/{cause}` executes step {cause} and all that follow it again",
+                )
+        finished = [each for each in again if run.steps[each].status == model.DONE]
+        return cls(run.id, again, finished, run.done - sum(run.steps[each].status in ENDED_STEP for each in again))
 
 
 class PendingStep(NamedTuple):

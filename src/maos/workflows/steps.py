@@ -8,13 +8,14 @@ import logging
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
 from maos.clock import MICROSECONDS
 from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.model.events.workflow import StepCompleted, StepFailure, StepRetried, StepStarted, StepUnknown
 from maos.model.workflow import DONE, FAILED, STEP, UNKNOWN, Step
+from maos.tuples import NamedTuple
 from maos.workflows import values
 from maos.workflows.control import Control
 from maos.workflows.definition import NOT_DONE, Found, StepDefinition, StepFailed, call, executor
@@ -102,7 +103,7 @@ class Steps:
         recorded = await self._control.recorded(step_id, STEP, step.name, digest)
         decision = decide(recorded, idempotent=step.idempotent)
         if recorded is not None and decision == RETURN:
-            return self._outcome(recorded, step)
+            return self._outcome(step_id, recorded, step)
         it = Invocation(step_id, f"{self._record.run.id}/{step_id}", step, args, kwargs)
         with self._control.waiting(step_id):
             if decision == BEGIN:
@@ -112,19 +113,20 @@ class Steps:
             elif decision == RESOLVE:
                 found = await self._find_out(it)
                 if isinstance(found, Step):
-                    return self._outcome(found, step)
+                    return self._outcome(step_id, found, step)
                 if found == NOT_DONE:
                     await self._begin_again(it)
             return await self._call(it, recorded.failures if recorded else 0)
 
     async def _begin(self, it: Invocation, digest: str) -> None:
         about = {}
-        if it.step.idempotent and not self._record.policy.every_step:
-            write = self._record.flush_new
-        else:
-            write = self._record.flush
-            if not it.step.idempotent and (it.args or it.kwargs):  # for the person who may be asked about it
-                about = {"given": values.shown(it.args, it.kwargs)}
+        if it.args or it.kwargs:
+            # Of a step that is not idempotent, a person may be asked about the outcome. Of others it only tells
+            # branches apart, and there can be very many.
+            show = values.brief if it.step.idempotent else values.shown
+            about = {"given": show(it.args, it.kwargs, self._record.codec)}
+        is_late = it.step.idempotent and not self._record.policy.every_step
+        write = self._record.flush_new if is_late else self._record.flush
         self._record.add(StepStarted, step_id=it.step_id, kind=STEP, name=it.step.name, digest=digest, about=about)
         with self._control.at_work():
             await write()
@@ -150,20 +152,20 @@ class Steps:
             except Exception as error:  # noqa: BLE001 - raised in the workflow, or retried
                 failed = error
             if isinstance(found, Step):
-                return self._outcome(found, it.step)
+                return self._outcome(it.step_id, found, it.step)
             if found == AGAIN:
                 continue
             failures += 1
             if failures > it.step.retries:
                 raise await self._fail(it, failed) from failed
             until_us = self._record.clock.now_us() + int(it.step.pause_s(failures) * MICROSECONDS)
-            raised = values.error_data(failed)
+            raised = values.error_data(failed, self._record.codec)
             self._record.add(StepRetried, step_id=it.step_id, error=raised, until_us=until_us)
             await self._record.flush()
             await self._begin_again(it, until_us)
         crash_point(f"workflow:after {it.step.name}")
         try:
-            plain = values.plain(result, f"what the step {it.step.name} returns")
+            plain = values.plain(result, f"what the step {it.step.name} returns", self._record.codec)
             found = values.typed(plain, it.step.returns, f"what the step {it.step.name} returns")
         except InvalidInput as error:  # a retry would not help, and would execute it again
             raise await self._fail(it, error) from error
@@ -172,20 +174,20 @@ class Steps:
         return found
 
     async def _fail(self, it: Invocation, error: Exception) -> StepFailed:
-        error_data = values.error_data(error)
+        error_data = values.error_data(error, self._record.codec)
         self._record.add(StepFailure, step_id=it.step_id, error=error_data)
         await self._record.write_outcome(it.step_id)
         self._warn("step.failed", it, f"failed: {error_data['message']}")
-        return StepFailed(it.step.name, error_data)
+        return StepFailed(it.step.name, error_data, step_id=it.step_id)
 
     def _warn(self, action: str, it: Invocation, reason: str) -> None:
         run = self._record.run.id
         extra = {"action": action, "workflow": run, "step": it.step_id, "reason": reason}
         logger.warning("step %s (%s) of workflow run %s %s", it.step_id, it.step.name, run, reason, extra=extra)
 
-    def _outcome(self, recorded: Step, step: StepDefinition[..., Any]) -> Any:
+    def _outcome(self, step_id: str, recorded: Step, step: StepDefinition[..., Any]) -> Any:
         if recorded.status == FAILED:
-            raise StepFailed(step.name, recorded.error or {})
+            raise StepFailed(step.name, recorded.error or {}, step_id=step_id)
         try:
             return values.typed(recorded.result, step.returns, f"what the step {step.name} returned")
         except InvalidInput as error:  # of another type when it was recorded
@@ -243,7 +245,9 @@ class Steps:
                 with it.context():
                     said = await call(it.step.probe, it.args, it.kwargs)
                 if isinstance(said, Found):
-                    said = Found(values.plain(said.result, f"what the probe of {it.step.name} found"))
+                    said = Found(
+                        values.plain(said.result, f"what the probe of {it.step.name} found", self._record.codec)
+                    )
             except Exception as raised:  # noqa: BLE001 - shown to the person who is asked in its place
                 said, error = None, raised
             if (isinstance(said, Found) or said == NOT_DONE) and not control.has_heard_of(it.step_id):
@@ -254,7 +258,7 @@ class Steps:
                 await self._record.flush()
                 return recorded[it.step_id]
         if recorded[it.step_id].status != UNKNOWN and not control.has_heard_of(it.step_id):
-            error_data = None if error is None else values.error_data(error)
+            error_data = None if error is None else values.error_data(error, self._record.codec)
             self._record.add(StepUnknown, step_id=it.step_id, error=error_data)
             await self._record.flush()
             self._warn("step.unknown", it, "has an unknown outcome; a person must resolve it")

@@ -8,11 +8,12 @@ import re
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from maos.errors import NotFound
 from maos.faults import crash_point
 from maos.files import sync_folder
+from maos.patterns import regex
+from maos.tuples import NamedTuple
 from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, GitFailed, decode_path, lexists
 from maos.workspaces.index import LeftOut, Rules, Staged, stage
 from maos.workspaces.layout import (
@@ -28,8 +29,10 @@ from maos.workspaces.layout import (
 
 LABEL_CHARS_MAX = 200
 PATCH_BYTES_MAX = 4 * 1024 * 1024
+NOT_COMMITTED = b"not committed yet\n"
+"""The message of the commit that has the user's uncommitted changes, where work begins with them."""
 _TRIES = 10
-_TRAILER = re.compile(r"^Maos-(Base|Head): ([0-9a-f]+)$", re.MULTILINE)
+_TRAILER = regex(r"^Maos-(Base|Head): ([0-9a-f]+)$", re.MULTILINE)
 _PLAIN = ("--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none")
 _KINDS = {"A": "added", "M": "modified", "D": "deleted", "T": "type changed"}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from maos.errors import Corrupt, InvalidInput, NotFound
@@ -44,13 +44,18 @@ async def object_format(repository: Path) -> str:
     return await Git.of(repository).line("rev-parse", "--show-object-format")
 
 
-async def pack(repository: Path, refs: Mapping[str, str], folder: Path) -> tuple[bytes, Path]:
-    """Pack the commits of refs with all objects they need; return the head of a git bundle and the file of its pack."""
+async def pack(
+    repository: Path, refs: Mapping[str, str], folder: Path, *, without: Sequence[str] = ()
+) -> tuple[bytes, Path]:
+    """Pack the commits of refs with all objects they need, apart from those that commits in `without` have.
+
+    Returns the head of a git bundle and the file of its pack.
+    """
     git = Git.of(repository)
     if await git.line("rev-parse", "--is-shallow-repository") == "true":
         hint = "fetch the rest with git fetch --unshallow, or leave out the files: --without-files"
         raise InvalidInput(f"{repository} is a shallow clone", hint=hint)
-    wanted = "".join(f"{commit}\n" for commit in sorted(set(refs.values())))
+    wanted = "".join([*(f"{commit}\n" for commit in sorted(set(refs.values()))), *(f"^{each}\n" for each in without)])
     try:
         name = await git.run(
             "pack-objects", "--revs", "--quiet", str(folder / "pack"), given=wanted.encode(), limit_s=CHECKOUT_LIMIT_S
@@ -58,12 +63,13 @@ async def pack(repository: Path, refs: Mapping[str, str], folder: Path) -> tuple
     except GitFailed as error:
         hint = "find out what is missing with git fsck, or leave out the files: --without-files"
         raise GitFailed(error.command, error.result, hint=hint) from error
-    return head(refs, await object_format(repository)), folder / f"pack-{name.line}.pack"
+    return head(refs, await object_format(repository), without), folder / f"pack-{name.line}.pack"
 
 
-def head(refs: Mapping[str, str], object_format: str) -> bytes:
-    """Return the header of a git bundle."""
+def head(refs: Mapping[str, str], object_format: str, needs: Sequence[str] = ()) -> bytes:
+    """Return the header of a git bundle, which needs some commits to be there."""
     first = "# v2 git bundle\n" if object_format == "sha1" else f"# v3 git bundle\n@object-format={object_format}\n"
+    first += "".join(f"-{commit}\n" for commit in needs)
     return (first + "".join(f"{commit} {ref}\n" for ref, commit in sorted(refs.items())) + "\n").encode()
 
 

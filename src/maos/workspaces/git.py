@@ -12,12 +12,15 @@ import os
 import re
 import shutil
 import signal
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from maos.errors import InvalidInput, MaosError
+from maos.patterns import regex
+from maos.tuples import NamedTuple
 
 VERSION_MIN = (2, 38)
 """The first with `merge-tree --write-tree`, and with `safe.directory` on the command line."""
@@ -69,7 +72,7 @@ _CONFIGURATION = {
     "advice.detachedHead": "false",
     "worktree.useRelativePaths": "false",
 }
-_OWNED_BY_ANOTHER = re.compile(rb"detected dubious ownership in repository at '(.*)'")
+_OWNED_BY_ANOTHER = regex(rb"detected dubious ownership in repository at '(.*)'")
 _new_enough: set[str] = set()
 
 
@@ -89,6 +92,10 @@ class UntrustedRepository(MaosError):
             f"git config --global --add safe.directory {where}",
         )
         self.where = where
+
+
+class LockedFile(MaosError):
+    """Another process has held a lock for too long."""
 
 
 class GitFailed(MaosError):
@@ -249,6 +256,13 @@ def inherited() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith(_NOT_PASSED_ON)}
 
 
+_FACTS = ("--is-bare-repository", "--is-inside-work-tree", "--show-object-format")
+_PATHS = ("--git-common-dir", "--git-dir", "--show-toplevel", "--show-prefix")
+_SETTINGS_BY = ("GIT_", "HOME", "PATH", "XDG_CONFIG_HOME")
+"""The variables that decide which settings of the user git reads."""
+SETTINGS_S = 5.0
+
+
 async def discover(folder: Path) -> RepositoryFolder | None:
     """Find the repository that a folder is in; None when it is in none."""
     try:
@@ -260,28 +274,47 @@ async def discover(folder: Path) -> RepositoryFolder | None:
     await check_version()
     settings = await _users_settings()
     git = Git(folder, configuration=tuple(("safe.directory", value) for value in settings.get("safe.directory", ())))
-    questions = ("--is-bare-repository", "--is-inside-work-tree", "--show-object-format")
-    result = await git.run("rev-parse", *questions, allowed=(0, 128))
-    if result.status:
+    result = await git.run("rev-parse", *_FACTS, "--path-format=absolute", *_PATHS, allowed=(0, 128))
+    if not result.output:
         if b"not a git repository (or any" in result.errors:
             return None
         if owned := _OWNED_BY_ANOTHER.search(result.errors):
+            _settings_read.clear()  # the user may trust it before the next call
             raise UntrustedRepository(Path(os.fsdecode(owned[1])))
         raise GitFailed("rev-parse", result)
-    bare, inside, object_format = result.output.decode().split()
+    bare, inside, object_format, *lines = result.output.decode("utf-8", "surrogateescape").split("\n")[:-1]
     if bare == "false" and inside == "false":
         raise InvalidInput(f"{folder} is inside a git folder", hint="give the folder with the files, not its .git")
-    paths = ["--git-common-dir", "--git-dir", *(() if bare == "true" else ("--show-toplevel",))]
-    found = [Path(await git.line("rev-parse", "--path-format=absolute", path)) for path in paths]
-    top = found[2] if len(found) > 2 else None
+    has_files = bare == "false"
+    if result.status and has_files:
+        raise GitFailed("rev-parse", result)
+    wanted = _PATHS if has_files else _PATHS[:2]  # it has printed these, and refused the others
+    if len(lines) != len(wanted):  # a path has more than one line
+        lines = [await git.line("rev-parse", "--path-format=absolute", path) for path in wanted]
+    found = [Path(each) for each in lines[:3]]
+    top = found[2] if has_files else None
     if top is not None and not lexists(top / ".git"):
         raise InvalidInput(
             f"the repository of {folder} names {top} as its worktree, which has no .git",
             hint="check core.worktree in its configuration",
         )
-    prefix = "" if top is None else await git.line("rev-parse", "--show-prefix")
+    prefix = lines[3] if has_files else ""
     excludes = await asyncio.to_thread(_excludes, settings.get("core.excludesfile", []), found[0])
     return RepositoryFolder(found[0], found[1], top, prefix, object_format, excludes)
+
+
+async def identity(source: RepositoryFolder) -> dict[str, str]:
+    """Return the variables that make a commit the user's, as their environment, their own settings or the repository's
+    name them; none when nothing does."""
+    chosen = {key: value for key, value in os.environ.items() if key.startswith("GIT_CONFIG_")}
+    environment = {**inherited(), **chosen, "LC_ALL": "C", "GIT_DIR": str(source.gitdir)}
+    found: dict[str, str] = {}
+    for name in ("name", "email"):
+        argv = [program(), "config", "--get", f"user.{name}"]
+        said = (await _call(argv, cwd=source.top or source.repository, environment=environment)).line.strip()
+        for key in (f"GIT_{who}_{name.upper()}" for who in ("AUTHOR", "COMMITTER")):
+            found[key] = os.environ.get(key) or said
+    return found if all(found.values()) else {}
 
 
 def _excludes(configured: list[str], repository: Path) -> bytes:
@@ -292,7 +325,20 @@ def _excludes(configured: list[str], repository: Path) -> bytes:
 
 
 async def _users_settings() -> dict[str, list[str]]:
-    """Return the user's own settings (not a repository's): which repositories to trust, which files to ignore."""
+    """Return the user's own settings (not a repository's): which repositories to trust, which files to ignore. They are
+    read again when they may have changed: after some seconds, or with other variables."""
+    variables = tuple(sorted((key, value) for key, value in os.environ.items() if key.startswith(_SETTINGS_BY)))
+    known = _settings_read.get(variables)
+    if known is None or time.monotonic() - known[0] > SETTINGS_S:
+        _settings_read.clear()
+        known = _settings_read[variables] = time.monotonic(), await _read_users_settings()
+    return known[1]
+
+
+_settings_read: dict[tuple[tuple[str, str], ...], tuple[float, dict[str, list[str]]]] = {}
+
+
+async def _read_users_settings() -> dict[str, list[str]]:
     pattern = r"^(safe\.directory|core\.excludesfile)$"
     argv = [program(), "config", "-z", "--type=path", "--get-regexp", pattern]
     environment = {**inherited(), "LC_ALL": "C", "GIT_DIR": os.devnull}  # reads no repository
@@ -327,7 +373,7 @@ async def lock_file(path: Path, *, wait_s: float = LOCK_WAIT_S) -> AsyncIterator
                 except BlockingIOError:
                     if asyncio.get_running_loop().time() > deadline:
                         hint = "find the process that holds it with fuser -v FILE"
-                        raise MaosError(f"{path} has been locked for {wait_s:.0f} s", hint=hint) from None
+                        raise LockedFile(f"{path} has been locked for {wait_s:.0f} s", hint=hint) from None
                 await asyncio.sleep(_LOCK_POLL_S)
             if _is_at(descriptor, path):  # the previous owner of the lock may have removed the file
                 yield descriptor

@@ -13,8 +13,9 @@ import signal
 import stat
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+from maos.patterns import regex
+from maos.tuples import NamedTuple
 from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, GitFailed, Result, decode_path
 
 TOO_LARGE = "too large"
@@ -26,7 +27,7 @@ NOT_A_FILE = "not a file"
 
 _TRIES = 20
 _RETRY_S = 0.02
-_UNREADABLE_FOLDER = re.compile(rb"^warning: could not open directory '(.*)': ", re.MULTILINE)
+_UNREADABLE_FOLDER = regex(rb"^warning: could not open directory '(.*)': ", re.MULTILINE)
 # Errors of the repository or the disk, not of one file.
 _EVERYWHERE = (
     b"No space left on device",
@@ -63,11 +64,13 @@ class Rules(NamedTuple):
     keep_ignored: tuple[str, ...] = ()
     also: frozenset[bytes] = frozenset()
     """Files that are added although they are ignored or large."""
+    only: tuple[str, ...] = ()
+    """Patterns of the only files that are added; all if there are none."""
 
 
 async def stage(git: Git, tree: Path, rules: Rules) -> Staged:
     """Update the index of `git` from the files in the tree."""
-    result = await _list_changes(git)
+    result = await _list_changes(git, rules.only)
     left = [LeftOut(decode_path(path), UNREADABLE) for path in _UNREADABLE_FOLDER.findall(result.errors)]
     left += [LeftOut(decode_path(path), SUBMODULE) for path in await _filled_submodules(git, tree)]
     found = _Changes(tree, rules)
@@ -86,8 +89,11 @@ async def stage(git: Git, tree: Path, rules: Rules) -> Staged:
     return Staged(len(found.touched), tuple(sorted(left)))
 
 
-async def _list_changes(git: Git) -> Result:
-    """List the changes with git status, and retry when a file that shrinks while git has it mapped kills git."""
+async def _list_changes(git: Git, only: Sequence[str] = ()) -> Result:
+    """List the changes, or those of files that match a pattern, with git status.
+
+    It is retried when a file that shrinks while git has it mapped kills git.
+    """
     for _ in range(_TRIES):
         result = await git.run(
             "status",
@@ -97,6 +103,8 @@ async def _list_changes(git: Git) -> Result:
             "--no-renames",
             "--ignore-submodules=all",  # reading one would run git with its configuration
             "--no-ahead-behind",
+            *(("--", *(f":(glob){each}" for each in only)) if only else ()),
+            variables={"GIT_LITERAL_PATHSPECS": "0" if only else "1"},
             limit_s=CHECKOUT_LIMIT_S,
             allowed=(0, -signal.SIGBUS),
         )

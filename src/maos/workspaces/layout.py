@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -22,15 +21,21 @@ from maos import settings
 from maos.errors import InvalidInput, MaosError, NotFound
 from maos.files import private_folder, replace_file
 from maos.model.events.parts import WorkspaceData
+from maos.patterns import regex
+from maos.tuples import NamedTuple
 from maos.workspaces.git import Git, GitFailed, lock_file
 
+MERGES_READ_MAX = 50
+"""How many merges of a workspace are looked at: into one branch after the other."""
 FILE_BYTES_MAX = 50 * 1024 * 1024
 ROOT = "workspaces"
 """The folder of all worktrees below that of a database for the files of agents."""
 PRIVATE = ".maos"
+PRODUCTS, PREPARED = "products.json", "prepared"
+"""Files in the private folder of a workspace that say that its setup is complete, or that it was prepared."""
 BYTES_AS_THEY_ARE = b"* -text !eol !crlf !ident !filter !working-tree-encoding\n"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_OBJECT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_NAME = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_OBJECT = regex(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 class UnsavedWork(MaosError):
@@ -92,12 +97,9 @@ class Workspace(NamedTuple):
         found = cls.from_data(data)
         if found.in_place:
             return found
-        root = Path(os.path.realpath(found.tree.parent))
-        own = Path(os.path.realpath(home / ROOT))
-        is_beside = root.name == ROOT and root.parent.parent == Path(os.path.realpath(settings.state_folder()))
-        if found.tree.name != found.name or not (root == own or is_beside):
+        if found.tree.name != found.name or not settings.is_own_folder(found.tree, ROOT, home):
             raise InvalidInput(
-                f"the worktree of {found.name} is at {found.tree}, and not below {own}",
+                f"the worktree of {found.name} is at {found.tree}, and not below {home / ROOT}",
                 hint="if MAOS_HOME was another folder when it was made, set it to that folder again",
             )
         return found
@@ -199,13 +201,15 @@ async def find_commit(git: Git, text: str) -> str:
         ) from error
 
 
-async def last_merge(git: Git, name: str) -> tuple[str, str] | None:
-    """Return the commit that the last merge of a workspace made, and the checkpoint it merged; None before it."""
+async def merges(git: Git, name: str) -> AsyncIterator[tuple[str, str]]:
+    """Yield for each merge of a workspace the commit that it made and the checkpoint it merged, the newest first."""
     note = await git.commit_at(refs_of(name) + "merged")
-    if not note:
-        return None
-    landed, merged = (await git.run("rev-parse", note + "^1", note + "^2")).output.decode().split()
-    return landed, merged
+    for _ in range(MERGES_READ_MAX if note else 0):
+        landed, merged, *before = (await git.line("rev-list", "-n", "1", "--parents", note)).split()[1:]
+        yield landed, merged
+        if not before:
+            return
+        note = before[0]
 
 
 def private_git(folder: Path, repository: Path, tree: Path, *, lock: int | None = None) -> Git:
@@ -287,17 +291,18 @@ async def open_locked(workspace: Workspace) -> AsyncIterator[WorkspaceFolder]:
     root = workspace.tree.parent
     folder = folder_of(root, workspace.name)
     if not (root / PRIVATE).is_dir():
-        raise _missing(workspace)
+        raise missing(workspace)
     async with lock_file(lock_of(root, workspace.name)) as lock:
         if not folder.is_dir():
             lock_of(root, workspace.name).unlink()  # or the lock of a removed workspace would stay for ever
-            raise _missing(workspace)
+            raise missing(workspace)
         place = WorkspaceFolder(workspace, folder, lock)
         _reset_configuration(folder, place.base)
         yield place
 
 
-def _missing(workspace: Workspace) -> NotFound:
+def missing(workspace: Workspace) -> NotFound:
+    """The error for a workspace of which nothing is on disk."""
     return NotFound(
         f"workspace {workspace.name} is not at {workspace.tree}",
         hint="prepare it again, from its last checkpoint (under refs/maos in the repository) if there is one",

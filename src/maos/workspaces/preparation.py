@@ -11,19 +11,22 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from maos.errors import InvalidInput, NotFound
 from maos.faults import crash_point
 from maos.files import private_folder, replace_file, sync_folder
-from maos.workspaces.checkpoints import numbered, state_at, trailers
+from maos.tuples import NamedTuple
+from maos.workspaces.checkpoints import NOT_COMMITTED, numbered, state_at, trailers
 from maos.workspaces.git import CHECKOUT_LIMIT_S, Git, RepositoryFolder, discover, lexists, lock_file, read_or_empty
 from maos.workspaces.index import Rules, stage
 from maos.workspaces.layout import (
     FILE_BYTES_MAX,
+    PREPARED,
     PRIVATE,
+    PRODUCTS,
     Workspace,
     WorkspaceFolder,
     WorkspaceState,
@@ -32,6 +35,7 @@ from maos.workspaces.layout import (
     find_commit,
     folder_of,
     lock_of,
+    missing,
     open_locked,
     private_git,
     read_workspace,
@@ -64,7 +68,7 @@ async def prepare(
     base: str | None = None,
     start: str | None = None,
     at: str | None = None,
-    include_uncommitted: bool = False,
+    include_uncommitted: bool | Sequence[str] = False,
     file_bytes_max: int = FILE_BYTES_MAX,
     keep_ignored: Collection[str] = (),
 ) -> Workspace:
@@ -72,6 +76,7 @@ async def prepare(
 
     It starts with the files of `base` (HEAD if not given), or with those of the checkpoint `start`, to fork work or to
     continue it on another machine. `at` is a commit to start at in place of the base, to fork merged work.
+    `include_uncommitted` adds the user's uncommitted changes to HEAD: all, or those of files that match a pattern.
     """
     check_workspace_name(name)
     source, root = await asyncio.to_thread(lambda: (source.resolve(), root.resolve()))
@@ -149,7 +154,7 @@ async def _from_checkpoint(source: RepositoryFolder, start: str, base: str | Non
 
 
 async def _from_users_tree(
-    source: RepositoryFolder, scratch: Path, include_uncommitted: bool, file_bytes_max: int
+    source: RepositoryFolder, scratch: Path, include_uncommitted: bool | Sequence[str], file_bytes_max: int
 ) -> _Beginning:
     """Begin at HEAD of the user's worktree, with its uncommitted changes if they are wanted or there is no HEAD.
 
@@ -167,21 +172,26 @@ async def _from_users_tree(
     await asyncio.to_thread(create_git_folder, scratch, **form, attributes=attributes)
     for file in (source.gitdir / "index", *source.gitdir.glob("sharedindex.*")):
         if await asyncio.to_thread(file.is_file):
-            await asyncio.to_thread(shutil.copyfile, file, scratch / file.name)
+            # With its time: git reads files again that were changed when the index was written, or later.
+            await asyncio.to_thread(shutil.copy2, file, scratch / file.name)
     git = private_git(scratch, source.repository, source.top)
     if head:
         await git.run("update-ref", "--no-deref", "HEAD", head)
         if not include_uncommitted:
             shown = ("--porcelain=v1", "-z", "--untracked-files=normal", "--no-renames", "--ignore-submodules=all")
             changed = len((await git.run("status", *shown)).fields)
-            notes = (f"{changed} uncommitted changes of {source.top} are not in it",) if changed else ()
+            what = "1 uncommitted change" if changed == 1 else f"{changed} uncommitted changes"
+            notes = (f"{what} in {source.top} will not be visible to agents",) if changed else ()
             return _Beginning(head, head, head, notes)
-    staged = await stage(git, source.top, Rules(head or None, file_bytes_max))
+    only = () if isinstance(include_uncommitted, bool) or not head else tuple(include_uncommitted)
+    if only:  # without what is staged of other files
+        await git.run("read-tree", head)
+    staged = await stage(git, source.top, Rules(head or None, file_bytes_max, only=only))
     notes = () if head else ("nothing is committed yet: it starts with the uncommitted files",)
     if staged.changed or not head:
         parents = ("-p", head) if head else ()
         tree = await git.line("write-tree")
-        head = await git.line("commit-tree", tree, *parents, given=b"not committed yet\n")
+        head = await git.line("commit-tree", tree, *parents, given=NOT_COMMITTED)
     left = tuple(f"{path} is not in it: {why}" for path, why in staged.left_out)
     return _Beginning(head, head, head, notes + left)
 
@@ -211,15 +221,51 @@ async def exists(workspace: Workspace) -> bool:
 async def verify(workspace: Workspace, commit: str | None = None) -> tuple[str, ...]:
     """Make a workspace usable after a crash; return what had to be repaired.
 
-    A missing tree is restored from `commit`, or from its newest checkpoint. An existing tree is left as it is, with its
-    unsaved changes. The agent must not be running.
+    A missing tree is restored from `commit`, or from its newest checkpoint. A workspace that was removed is created
+    again, from its newest checkpoint, which may have been taken when it was removed, else from `commit` or its base. An
+    existing tree is left as it is, with its unsaved changes. The agent must not be running. Raises NotFound for a
+    workspace that was never created: nothing is created in its place.
     """
     if workspace.in_place:
         if not await asyncio.to_thread(workspace.path.is_dir):
             raise NotFound(f"{workspace.path} is missing", hint="it was not in git; restore it from a backup")
         return ()
+    if await asyncio.to_thread(_is_removed, workspace):
+        await _create_again(workspace, commit)
+        return ("worktree", "files")
     async with open_locked(workspace) as place:
         return await _repair(place, commit)
+
+
+def _is_removed(workspace: Workspace) -> bool:
+    """Return whether nothing of a workspace is on disk, and its repository is."""
+    is_there = lexists(workspace.tree) or folder_of(workspace.tree.parent, workspace.name).is_dir()
+    return not is_there and workspace.repository is not None and (workspace.repository / "objects").is_dir()
+
+
+async def _create_again(workspace: Workspace, commit: str | None) -> None:
+    """Create a workspace that was removed, from its newest checkpoint or its base; its refs say that it was there."""
+    assert workspace.repository is not None
+    if commit is None and not await Git.of(workspace.repository).refs(refs_of(workspace.name)):
+        raise missing(workspace)
+    source = workspace.repository.parent / workspace.path.relative_to(workspace.tree)
+    await prepare(
+        source if await asyncio.to_thread(source.is_dir) else workspace.repository.parent,
+        workspace.name,
+        root=workspace.tree.parent,
+        base=workspace.base,
+        start=await newest_checkpoint(workspace) or commit,
+        file_bytes_max=workspace.file_bytes_max,
+        keep_ignored=workspace.keep_ignored,
+    )
+    await asyncio.to_thread(_make_start_folder, workspace)
+
+
+async def newest_checkpoint(workspace: Workspace) -> str | None:
+    """Return the commit of the newest checkpoint of a workspace that its repository has; None when it has none."""
+    assert workspace.repository is not None
+    known = await numbered(Git.of(workspace.repository), workspace.name)
+    return known[max(known)] if known else None
 
 
 def _looks_complete(workspace: Workspace) -> bool:
@@ -298,6 +344,8 @@ async def _repair_links(place: WorkspaceFolder, state: WorkspaceState) -> list[s
 async def _restore_files(place: WorkspaceFolder, state: WorkspaceState, commit: str | None) -> None:
     """Fill a tree that was lost with the files of a commit, or of the last checkpoint."""
     target = state.commit if commit is None else await find_commit(place.repository, commit)
+    for name in (PRODUCTS, PREPARED):  # what git does not track is lost
+        (place.folder / name).unlink(missing_ok=True)
     head = (await trailers(place.repository, target)).get("Head", place.base)
     await place.agents.run("update-ref", "--no-deref", "-m", "maos: repair", "HEAD", head)
     await _check_out(place, target, head)
@@ -323,7 +371,7 @@ async def _check_out(place: WorkspaceFolder, files: str, head: str) -> None:
     (place.folder / "index").unlink(missing_ok=True)
     await place.git.run("read-tree", "--reset", "-u", files, limit_s=CHECKOUT_LIMIT_S)
     if files == head:
-        await asyncio.to_thread(shutil.copyfile, place.folder / "index", place.gitdir / "index")
+        await asyncio.to_thread(shutil.copy2, place.folder / "index", place.gitdir / "index")
     else:
         await place.agents.run("read-tree", head)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 from pathlib import Path
-from typing import NamedTuple
 
 from maos.errors import InvalidInput, NotFound
 from maos.faults import crash_point
 from maos.files import replace_file
+from maos.tuples import NamedTuple
 from maos.workspaces.checkpoints import update_index
 from maos.workspaces.git import Git, GitFailed, decode_path, lexists, lock_file
 from maos.workspaces.layout import (
@@ -21,8 +22,8 @@ from maos.workspaces.layout import (
     WorkspaceState,
     check_workspace_name,
     folder_of,
-    last_merge,
     lock_of,
+    merges,
     open_locked,
     read_workspace,
     refs_of,
@@ -200,6 +201,15 @@ def left_behind(root: Path) -> list[Left]:
     return [Left(name, root / name, read_workspace(folder_of(root, name))) for name in names]
 
 
+def names_below(root: Path) -> set[str]:
+    """Return the names of workspaces below `root` of which anything is on disk."""
+    found: set[str] = set()
+    for folder in (root, root / PRIVATE):
+        with contextlib.suppress(FileNotFoundError):
+            found |= {entry.name for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)}
+    return found - {PRIVATE}
+
+
 def is_left(workspace: Workspace) -> bool:
     """Return whether anything of a workspace is on disk, including the rest of an interrupted removal."""
     return workspace.tree.is_dir() or folder_of(workspace.tree.parent, workspace.name).is_dir()
@@ -227,8 +237,7 @@ async def is_merged(workspace: Workspace, commit: str) -> bool:
     assert workspace.repository is not None
     git = Git.of(workspace.repository)
     found = [commit]
-    if noted := await last_merge(git, workspace.name):
-        landed, merged = noted
+    async for landed, merged in merges(git, workspace.name):
         contains = await git.run("merge-base", "--is-ancestor", commit, merged, allowed=(0, 1))
         found += [landed] if contains.status == 0 else []
     outside = ("--not", "--branches", "--remotes", "--tags")

@@ -15,7 +15,7 @@ import msgspec
 from maos.agents.acp import updates
 from maos.agents.acp.updates import is_allowed, option, outcome
 from maos.agents.contract import Conversation, Interpreted, Reply
-from maos.agents.values import Object, as_count, as_json, as_number, as_object, as_objects, as_text
+from maos.agents.values import ID_CHARS_MAX, Object, as_count, as_id, as_json, as_number, as_object, as_objects, as_text
 from maos.model import failure
 from maos.model.events import facts
 from maos.model.events.facts import Fact
@@ -32,11 +32,16 @@ AUTH_REQUIRED = -32000
 METHOD_NOT_FOUND = -32601
 
 QUESTIONS_MAX = 32
+TOOLS_MAX = 64
+"""More tools at once are not remembered as announced; they are then announced again with their outcome."""
 SESSION_CHARS_MAX = 1000
 LINE_CHARS_MAX = 500
 """A line is returned before its end when it has grown to this: what waits is kept small."""
 
 INITIALIZE, OPEN, MODEL, TURN, READY, OVER = "initialize", "open", "model", "turn", "ready", "over"
+_LOST = ("failed", "bad_request", "session_missing")
+"""What the agent says when it cannot open a session that it should know. Limits and lost connections are passing, and
+the session is opened in a later attempt."""
 _STOPS = {
     "max_tokens": ("context_overflow", "the agent reached the maximum number of tokens"),
     "max_turn_requests": ("turns_reached", "the agent reached its limit of requests in one turn"),
@@ -100,6 +105,8 @@ class AcpState(msgspec.Struct, omit_defaults=True):
     session: str = ""
     way: str = ""
     other_ways: list[str] = []
+    keeps: bool = False
+    """Whether the agent says that it keeps sessions and can resume them."""
     version: str = ""
     logins: str = ""
     turn: int = 0
@@ -108,9 +115,12 @@ class AcpState(msgspec.Struct, omit_defaults=True):
     cost_before: float = 0.0
     """The same before this turn."""
     speech: Speech = msgspec.field(default_factory=Speech)
+    tools: dict[str, str] = {}
+    """The names of the tools of this turn that were announced and have no outcome."""
     questions: dict[str, list[Any]] = {}
     """Permissions that were asked for in this turn: the request's id, the option that allows, the one that refuses,
-    whether it was answered. They stay after that, so that an answer can be repeated."""
+    whether it was answered, the option that allows for always. They stay after that, so that an answer can be
+    repeated."""
 
 
 class AcpConversation(Conversation[AcpState]):
@@ -124,8 +134,10 @@ class AcpConversation(Conversation[AcpState]):
         if "method" in message:
             params = as_object(message.get("params"))
             if "id" not in message:
-                return self._hear_notification(message["method"], params)
-            if isinstance(message["id"], (int, str)):
+                if message["method"] != "session/update":  # an extension, of which the agent expects nothing
+                    return Interpreted([facts.Diagnostic.of(line)])
+                return self._hear_update(params)
+            if isinstance(message["id"], (int, str)) and len(str(message["id"])) <= ID_CHARS_MAX:  # a reply repeats it
                 return self._hear_request(message["id"], message["method"], params, line)
         elif "id" in message and ("result" in message or "error" in message):
             return self._hear_response(message["id"], message)
@@ -157,12 +169,8 @@ class AcpConversation(Conversation[AcpState]):
         if error.get("code") == AUTH_REQUIRED:
             name = "login_expired"
             text += f"; it offers these logins: {self._state.logins}" if self._state.logins else ""
-        if (
-            self._state.phase == OPEN
-            and self._state.way != "new"
-            and name in ("failed", "bad_request", "session_missing")
-        ):
-            return self._open(text)
+        if self._state.phase == OPEN and self._state.way != "new" and name in _LOST:
+            return self._open()
         return self._give_up(name, text, ends=self._state.phase != TURN)
 
     def _initialized(self, result: Object) -> Interpreted:
@@ -175,20 +183,14 @@ class AcpConversation(Conversation[AcpState]):
         logins = [as_text(each.get("name")) for each in as_objects(result.get("authMethods"))]
         self._state.logins = ", ".join(filter(None, logins))[:200]
         able = as_object(result.get("agentCapabilities"))
-        if not self._order.resume:
-            self._state.other_ways = ["new"]
-        else:
-            if as_object(able.get("sessionCapabilities")).get("resume") is not None:
-                self._state.other_ways.append("resume")
-            if able.get("loadSession") is True:
-                self._state.other_ways.append("load")
-            if self._order.task_anew:
-                self._state.other_ways.append("new")
-        return self._open("the agent cannot resume a session")
+        ways = ["resume"] if as_object(able.get("sessionCapabilities")).get("resume") is not None else []
+        ways += ["load"] if able.get("loadSession") is True else []
+        self._state.keeps = bool(ways)
+        self._state.other_ways = [*(ways if self._order.resume else []), "new"]
+        return self._open()
 
-    def _open(self, why_not: str) -> Interpreted:
-        if not self._state.other_ways:
-            return self._give_up("session_missing", why_not)
+    def _open(self) -> Interpreted:
+        """Open the session in the best way that was not tried yet; the last is a new one, which gets the task anew."""
         self._state.phase, self._state.way = OPEN, self._state.other_ways.pop(0)
         servers = [
             {
@@ -206,15 +208,22 @@ class AcpConversation(Conversation[AcpState]):
 
     def _opened(self, result: Object) -> Interpreted:
         is_new = self._state.way == "new"
-        self._state.session = as_text(result.get("sessionId")) if is_new else self._order.session
-        if not self._state.session or len(self._state.session) > SESSION_CHARS_MAX:
+        session_id = as_text(result.get("sessionId")) if is_new else self._order.session
+        if not session_id or len(session_id) > SESSION_CHARS_MAX:
             return self._give_up("start_failed", "the agent opened a session without a usable id")
+        self._state.session = session_id
         if is_new:
             self._state.cost = 0.0
         lost = self._order.session if is_new and self._order.resume else ""
         choice = _model_choice(result)
         current = as_text(choice.get("currentValue"))
-        session = facts.SessionOpened(self._state.session, model=current, version=self._state.version, instead_of=lost)
+        session = facts.SessionOpened(
+            self._state.session,
+            model=current,
+            version=self._state.version,
+            instead_of=lost,
+            kept=self._state.keeps,
+        )
         wanted = self._order.model
         if not wanted or wanted == current:
             return self._prompted([session])
@@ -231,8 +240,8 @@ class AcpConversation(Conversation[AcpState]):
         """The first prompt of this process."""
         order = self._order
         text = order.task_anew if order.resume and self._state.way == "new" else order.task
-        if self._state.way == "new" and order.instructions:
-            text = f"{order.instructions}\n\n{text}"
+        if self._state.way == "new" and order.guidance:
+            text = f"{order.guidance}\n\n{text}"
         self._begin_turn(self._state.next)
         return Interpreted(found or [], [self._ask("session/prompt", self._prompt(text))])
 
@@ -253,7 +262,7 @@ class AcpConversation(Conversation[AcpState]):
         if reason in _STOPS:
             found.append(facts.Trouble(*_STOPS[reason]))
         found.append(facts.TurnEnded("", failed=reason != "end_turn", reason=reason))
-        self._state.phase, self._state.questions = READY, {}
+        self._state.phase, self._state.questions, self._state.tools = READY, {}, {}
         return Interpreted(found)
 
     def _give_up(self, name: str, why: str, *, ends: bool = True) -> Interpreted:
@@ -263,12 +272,10 @@ class AcpConversation(Conversation[AcpState]):
             facts.Trouble(name, why),
             facts.TurnEnded("", failed=True, reason="error"),
         ]
-        self._state.phase, self._state.questions = (OVER if ends else READY), {}
+        self._state.phase, self._state.questions, self._state.tools = (OVER if ends else READY), {}, {}
         return Interpreted(found, [self.end()] if ends else [])
 
-    def _hear_notification(self, method: Any, params: Object) -> Interpreted | None:
-        if method != "session/update":
-            return None
+    def _hear_update(self, params: Object) -> Interpreted | None:
         update = as_object(params.get("update"))
         kind = update.get("sessionUpdate")
         if self._state.phase == OPEN:  # what it remembers: all of this was recorded when it happened
@@ -281,17 +288,33 @@ class AcpConversation(Conversation[AcpState]):
         match kind:
             case "agent_message_chunk" | "agent_thought_chunk":
                 voice = "text" if kind == "agent_message_chunk" else "thought"
-                message = as_text(update.get("messageId"))[: updates.ID_CHARS_MAX]
+                message = as_id(update.get("messageId"))
                 words = updates.words_of(update.get("content"))
                 return Interpreted(self._state.speech.hear(voice, message, words, turn=self._turn_name()))
             case "tool_call" | "tool_call_update":
-                found = updates.tool_facts(update, is_new=kind == "tool_call")
-                return Interpreted([*self._state.speech.pause(), *found]) if as_text(update.get("toolCallId")) else None
+                return self._tool_told(update, is_new=kind == "tool_call")
             case "plan" if isinstance(update.get("entries"), list):
                 return Interpreted([*self._state.speech.pause(), updates.plan_fact(update)])
             case "usage_update":
                 return self._cost_told(update)
         return Interpreted() if kind in updates.SILENT else None
+
+    def _tool_told(self, update: Object, *, is_new: bool) -> Interpreted | None:
+        """A tool that begins, continues or ends. One that only a request for permission announced is known already."""
+        id = updates.tool_id(update)
+        if not id:
+            return None
+        known = self._state.tools.pop(id, "")
+        name = as_text(update.get("title")) or known or updates.tool_name(update)
+        found = updates.tool_facts(update, name, is_new=is_new or not known)
+        if not any(isinstance(each, facts.ToolResult) for each in found):
+            self._note_tool(id, name)
+        return Interpreted([*self._state.speech.pause(), *found])
+
+    def _note_tool(self, id: str, name: str) -> None:
+        while len(self._state.tools) >= TOOLS_MAX:
+            del self._state.tools[next(iter(self._state.tools))]
+        self._state.tools[id] = name[:ID_CHARS_MAX]
 
     def _cost_told(self, update: Object) -> Interpreted | None:
         """The session's cost so far becomes what this turn has cost so far."""
@@ -318,32 +341,46 @@ class AcpConversation(Conversation[AcpState]):
     def _hear_request(self, id: int | str, method: Any, params: Object, line: bytes) -> Interpreted:
         if method != "session/request_permission":
             error = {"code": METHOD_NOT_FOUND, "message": "maos does not offer this method"}
-            return Interpreted([facts.Unknown.of(line)], [self._respond(id, {"error": error})])
+            return Interpreted([facts.Diagnostic.of(line)], [self._respond(id, {"error": error})])
         call = as_object(params.get("toolCall"))
-        name = updates.tool_name(call) or "tool"
+        tool = updates.tool_id(call)
+        name = as_text(call.get("title")) or self._state.tools.get(tool, "") or updates.tool_name(call)
         options = as_objects(params.get("options"))
         allow, refuse = option(options, "allow"), option(options, "reject")
         is_denied = self._order.permission == "deny" and not is_allowed(call, self._order)
+        found = self._state.speech.pause()
+        if tool and (tool not in self._state.tools or call.get("rawInput")):  # nothing else may tell it
+            found.append(facts.ToolUse(tool, name, updates.tool_input(call) or None))
+            self._note_tool(tool, name)
         if allow and is_allowed(call, self._order):
-            return Interpreted(replies=[self._respond(id, outcome(allow))])
+            return Interpreted(found, [self._respond(id, outcome(allow))])
         if is_denied or not allow or not self._has_room():
             why = "too many requests are open, or it offers no way to allow it"
-            denied = facts.PermissionDenied(name, "its permission is deny" if is_denied else why)
-            return Interpreted([*self._state.speech.pause(), denied], [self._respond(id, outcome(refuse))])
+            denied = facts.PermissionDenied(name, "its permission is deny" if is_denied else why, tool)
+            return Interpreted([*found, denied], [self._respond(id, outcome(refuse))])
         question = str(self._state.next)
         self._state.next += 1
-        self._state.questions[question] = [id, allow, refuse, False]
+        self._state.questions[question] = [id, allow, refuse, False, option(options, "allow", ("always",))]
         choices = [
             {"id": as_text(each.get("optionId")), "name": as_text(each.get("name")), "kind": as_text(each.get("kind"))}
             for each in options
         ]
-        asked = facts.PermissionRequested(question, name, updates.tool_input(call) or None, choices or None)
-        return Interpreted([*self._state.speech.pause(), asked])
+        request = updates.request_of(call)
+        asked = facts.PermissionRequested(
+            question,
+            name,
+            updates.tool_input(call) or None,
+            choices or None,
+            tool,
+            rule_tool=request.tool,
+            command=request.command,
+        )
+        return Interpreted([*found, asked])
 
     def _has_room(self) -> bool:
         """Whether one more question can be kept: the oldest that was answered makes room."""
         if len(self._state.questions) >= QUESTIONS_MAX:
-            answered = [question for question, (*_, is_answered) in self._state.questions.items() if is_answered]
+            answered = [question for question, asked in self._state.questions.items() if asked[3]]
             for question in answered[:1]:
                 del self._state.questions[question]
         return len(self._state.questions) < QUESTIONS_MAX
@@ -362,13 +399,13 @@ class AcpConversation(Conversation[AcpState]):
             return None
         return Reply(id, _message({"id": request, "method": "session/prompt", "params": self._prompt(text)}))
 
-    def answer(self, request: str, *, allow: bool, why: str = "") -> Reply | None:
+    def answer(self, request: str, *, allow: bool, why: str = "", always: bool = False) -> Reply | None:
         """The answer to a permission that was asked for in this turn; given twice, it is the same."""
         if request not in self._state.questions:
             return None
-        id, allowing, refusing, _ = self._state.questions[request]
-        self._state.questions[request] = [id, allowing, refusing, True]
-        result = outcome(allowing if allow else refusing)
+        id, allowing, refusing, _, for_always = self._state.questions[request]
+        self._state.questions[request] = [id, allowing, refusing, True, for_always]
+        result = outcome((for_always if always and for_always else allowing) if allow else refusing)
         return Reply(f"permission/{request}", _message({"id": id, **result}))
 
     def end(self) -> Reply:

@@ -29,7 +29,7 @@ class Acp(Dialect):
     """The dialect of one such command. Without one (`acp`), the whole command is the order's."""
 
     summary = "any agent that speaks the Agent Client Protocol: acp:<command>"
-    capabilities = Capabilities(resume=True, steer=False, cost=False, mcp=True, permission=True)
+    capabilities = Capabilities(resume=True, steer=False, cost=True, mcp=True, permission=True, varies=True)
     conversation = AcpConversation
 
     def __init__(self, command: str = "") -> None:

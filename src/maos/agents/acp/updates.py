@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os.path
+import re
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
 from maos.agents.contract import LaunchOrder
-from maos.agents.values import Object, as_count, as_json, as_object, as_objects, as_text, storable
+from maos.agents.values import ID_CHARS_MAX, Object, as_count, as_id, as_json, as_object, as_objects, as_text, storable
 from maos.model.events import facts
 from maos.model.events.facts import Fact
+from maos.model.permission import COMMAND_CHARS_MAX, SHELL, ToolRequest, rules_of
+from maos.patterns import regex
 
-ID_CHARS_MAX = 200
 INLINE_CHARS_MAX = 4096
 """Longer base64 inside a piece of content (an image) is named by its length and left out."""
 
@@ -20,6 +23,10 @@ SILENT = ("user_message_chunk", "available_commands_update", "current_mode_updat
 """Updates that are known and mean nothing for us: our own words come back, menus and titles change."""
 
 _ABOUT_FILES = ("read", "edit", "delete", "move", "search")
+_KINDS = (*_ABOUT_FILES, "fetch")
+"""Kinds of tools that a rule can name; the others say nothing of what a tool does."""
+_NAME = regex(r"[A-Za-z][A-Za-z0-9_.-]{0,127}", re.ASCII)
+_SHELLS = ("sh", "bash", "zsh", "dash")
 
 
 def error_text(error: Object) -> str:
@@ -56,17 +63,16 @@ def words_of(content: Any) -> str:
     return as_json(_without_bulk(block)) if block else ""
 
 
-def tool_facts(update: Object, *, is_new: bool) -> list[Fact]:
+def tool_facts(update: Object, name: str, *, is_new: bool) -> list[Fact]:
     """What a tool call or an update of one says: the intent, what came so far, or the outcome."""
-    id = as_text(update.get("toolCallId"))[:ID_CHARS_MAX]
-    if not id:
-        return []
+    id = tool_id(update)
     found: list[Fact] = []
     status = as_text(update.get("status"))
     is_over = status in ("completed", "failed")
-    name = tool_name(update)
-    if is_new or ((name or update.get("rawInput") is not None) and not is_over):
-        found.append(facts.ToolUse(id, name or "tool", tool_input(update) or None))
+    tells_input = is_new or update.get("rawInput") is not None
+    if tells_input or update.get("title"):
+        used = facts.ToolUse(id, name, (tool_input(update) or None) if tells_input else None)
+        found += [used] if is_new or not is_over else []
     output = _output(update)
     if is_over:
         found.append(facts.ToolResult(id, output, failed=status == "failed"))
@@ -75,9 +81,14 @@ def tool_facts(update: Object, *, is_new: bool) -> list[Fact]:
     return found
 
 
+def tool_id(call: Object) -> str:
+    """The id of the use of a tool; empty when the agent gives none."""
+    return as_id(call.get("toolCallId"))
+
+
 def tool_name(call: Object) -> str:
     """What the agent calls the tool: it has a title for people, and a kind."""
-    return as_text(call.get("title")) or as_text(call.get("kind"))
+    return as_text(call.get("title")) or as_text(call.get("kind")) or "tool"
 
 
 def tool_input(call: Object) -> Any:
@@ -124,15 +135,34 @@ def is_allowed(call: Object, order: LaunchOrder) -> bool:
     kind = as_text(call.get("kind"))
     if {kind, as_text(call.get("title"))} & set(order.tools_allowed):
         return True
+    if any(rule.covers(request_of(call)) for rule in rules_of(order.tools_allowed)):
+        return True
     changes = [each for each in as_objects(call.get("content")) if each.get("type") == "diff"]
     paths = [as_text(each.get("path")) for each in (*as_objects(call.get("locations")), *changes)]
     inside = all(path and _is_inside(path, str(order.cwd)) for path in paths)
     return order.permission == "edits" and kind in _ABOUT_FILES and bool(paths) and inside
 
 
-def option(options: Sequence[Object], verb: str) -> str:
+def request_of(call: Object) -> ToolRequest:
+    """What rules know of the use of a tool: its kind, or its name if it is of no kind; and the command of a shell."""
+    kind, title = as_text(call.get("kind")), as_text(call.get("title"))
+    if kind == "execute":
+        return ToolRequest(SHELL, _command(as_object(call.get("rawInput")).get("command")))
+    return ToolRequest(kind if kind in _KINDS else title if _NAME.fullmatch(title) else "")
+
+
+def _command(given: Any) -> str:
+    """The command that a tool is given, as text or as words, also within a call of a shell."""
+    text = as_text(given)
+    if isinstance(given, list) and given and all(isinstance(each, str) for each in given):
+        is_shell = len(given) == 3 and os.path.basename(given[0]) in _SHELLS and given[1] in ("-c", "-lc")
+        text = given[2] if is_shell else shlex.join(given)
+    return text if len(text) <= COMMAND_CHARS_MAX else ""
+
+
+def option(options: Sequence[Object], verb: str, preferred: Sequence[str] = ("once", "always")) -> str:
     """The option that says yes (`allow`) or no (`reject`) for this once; for always, if there is no other."""
-    for kind in (f"{verb}_once", f"{verb}_always"):
+    for kind in (f"{verb}_{each}" for each in preferred):
         for each in options:
             id = as_text(each.get("optionId"))
             if each.get("kind") == kind and 0 < len(id) <= ID_CHARS_MAX:

@@ -2,7 +2,8 @@
 
 Text is returned in paragraphs while it streams; the paragraph in the making is part of the state, so a crash loses
 nothing that was read. When the finished block arrives, only the rest of it is returned. A turn has ended when the
-program says that it is idle: a result may come before, while agents of its own are still at work.
+program says that it is idle: a result may come before, while agents of its own are still at work. When its input has
+ended and a process of it still runs in the background, it never says so, and a result ends the turn.
 
 Of a result, `is_error` says whether it went wrong; `subtype` does not (an API failure is a "success"). Figures named
 `total` keep counting over turns, and over a resume; only differences of them are facts.
@@ -21,8 +22,10 @@ import msgspec
 
 from maos.agents.contract import Conversation, Interpreted, Reply
 from maos.agents.values import (
+    ID_CHARS_MAX,
     Object,
     as_count,
+    as_id,
     as_json,
     as_list,
     as_number,
@@ -34,10 +37,14 @@ from maos.agents.values import (
 from maos.model.events import facts
 from maos.model.events.facts import Fact
 from maos.model.failure import from_words
+from maos.model.permission import COMMAND_CHARS_MAX, SHELL
+from maos.patterns import regex
 
 TAIL_CHARS_MAX = 1000
 """A paragraph in the making that is longer is returned in parts: it would be recorded again with every line."""
 ASKED_MAX = 64
+WINDOWS_MAX = 8
+SUGGESTIONS_MAX = 5
 NAMESPACE = uuid.UUID("a3e0c1f4-52b7-4f0e-8d0c-6f1d7c2f9b11")
 
 OWN_AGENTS = ("local_agent", "local_workflow")
@@ -45,16 +52,16 @@ OWN_AGENTS = ("local_agent", "local_workflow")
 FINISHED = ("completed", "failed", "stopped", "killed", "cancelled")
 
 SILENT = frozenset(
-    "status thinking_tokens session_state_changed task_progress background_tasks_changed hook_started hook_progress "
+    "thinking_tokens session_state_changed task_progress background_tasks_changed hook_started hook_progress "
     "hook_response compact_boundary files_persisted local_command_output elicitation_complete".split()
 )
 """Messages of the program about itself that mean nothing to us."""
 SILENT_TYPES = frozenset("control_response command_lifecycle keep_alive tool_progress tool_use_summary".split())
 
 BY_SUBTYPE = {"error_max_turns": "turns_reached", "error_max_budget_usd": "budget_reached"}
-SESSION = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+SESSION = regex(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 """The id of a session: a UUID."""
-EPOCH = re.compile(r"\|(\d{10})\b")
+EPOCH = regex(r"\|(\d{10})\b")
 """The time of a reset, as older versions put it behind the message of a usage limit."""
 TOKENS = {
     "input": ("input_tokens", "inputTokens"),
@@ -73,6 +80,10 @@ class ClaudeState(msgspec.Struct, omit_defaults=True):
     model: str = ""
     usage: dict[str, int] = {}
     """What that message used, as far as its beginning says; empty once its end has said it exactly."""
+    requesting: bool = False
+    """It has sent a request, or does so now, and no message has begun."""
+    tools: list[str] = []
+    """Tools that run, without those of its own agents."""
     told: int = 0
     """How many characters of the block that is being streamed have been returned."""
     tail: str = ""
@@ -102,9 +113,6 @@ class ClaudeConversation(Conversation[ClaudeState]):
         """The meaning of one line; an empty one has none."""
         return super().hear(line, stderr=stderr) if line.strip() else Interpreted()
 
-    def _aside(self, line: bytes) -> Sequence[Fact]:
-        return [facts.Unknown.of(line, stderr=True)]
-
     def _understand(self, message: dict[str, Any], line: bytes) -> Interpreted | None:
         kind = as_text(message.get("type"))
         if kind == "control_request":
@@ -123,11 +131,16 @@ class ClaudeConversation(Conversation[ClaudeState]):
             return None if found is None else Interpreted(found)
         return Interpreted() if kind in SILENT_TYPES else None
 
+    @property
+    def is_answering(self) -> bool:
+        """Whether it has sent a request to its model, and not got the whole answer."""
+        return self._state.requesting or bool(self._state.usage)
+
     def say(self, id: str, text: str) -> Reply | None:
         """A message; while it works, it gets it after the tool that is running."""
         return None if self._state.closed else Reply(id, user_line(self._order.session, id, text))
 
-    def answer(self, request: str, *, allow: bool, why: str = "") -> Reply | None:
+    def answer(self, request: str, *, allow: bool, why: str = "", always: bool = False) -> Reply | None:
         """Yes or no; the model gets the reason of a no."""
         if request not in self._state.asked:
             return None
@@ -168,22 +181,27 @@ class ClaudeConversation(Conversation[ClaudeState]):
             ended, state.ended = (None, state.ended) if state.busy else (state.ended, None)
             return [ended] if ended else ()
         if subtype == "task_started" and as_text(message.get("task_type")) in OWN_AGENTS:
-            task = as_text(message.get("task_id"))
+            task = as_id(message.get("task_id"))
             state.agents = [*(each for each in state.agents[1 - ASKED_MAX :] if each != task), task]
             return ()
         if subtype in ("task_started", "task_updated", "task_notification"):
             status = as_text(message.get("status")) or as_text(as_object(message.get("patch")).get("status"))
             if subtype == "task_notification" or status in FINISHED:
-                state.agents = [each for each in state.agents if each != as_text(message.get("task_id"))]
+                state.agents = [each for each in state.agents if each != as_id(message.get("task_id"))]
+            return ()
+        if subtype == "status":
+            state.requesting = as_text(message.get("status")) == "requesting"
             return ()
         if subtype == "api_retry":
+            state.requesting = False
             delay_s = max(0.0, as_number(message.get("retry_delay_ms")) or 0.0) / 1000
             attempt, status_code = as_count(message.get("attempt")), as_count(message.get("error_status"))
             return [
                 facts.Retry(attempt=attempt, delay_s=delay_s, status=status_code, error=as_text(message.get("error")))
             ]
         if subtype == "permission_denied":
-            return [facts.PermissionDenied(as_text(message.get("tool_name")), as_text(message.get("message")))]
+            tool, why = as_text(message.get("tool_name")), as_text(message.get("message"))
+            return [facts.PermissionDenied(tool, why, as_id(message.get("tool_use_id")))]
         return () if subtype in SILENT else None
 
     def _init(self, message: Object) -> Sequence[Fact]:
@@ -194,20 +212,34 @@ class ClaudeConversation(Conversation[ClaudeState]):
         if not session or session == self._state.session:
             return ()
         self._state.session = session
-        version = as_text(message.get("claude_code_version"))
-        return [facts.SessionOpened(session, model=as_text(message.get("model")), version=version)]
+        version = as_id(message.get("claude_code_version"))
+        return [facts.SessionOpened(session, model=as_id(message.get("model")), version=version)]
 
     def _rate_limit(self, message: Object) -> Sequence[Fact]:
+        """What is used of the windows of its plan. Some versions tell all windows, others the one that counts now."""
         info = as_object(message.get("rate_limit_info"))
-        if as_text(info.get("status")) == "rejected":
+        status = as_id(info.get("status"))
+        if status == "rejected":
             self._state.reset_s = as_count(info.get("resetsAt"))
-        return ()
+        name, windows = as_id(info.get("rateLimitType")), as_object(info.get("unifiedWindows"))
+        told = {as_id(each): as_object(window) for each, window in list(windows.items())[:WINDOWS_MAX]}
+        if name:
+            told[name] = {**info, **told.get(name, {})}
+        return [
+            facts.QuotaWindow(
+                window=each,
+                used=as_number(window.get("utilization")),
+                reset_us=as_count(window.get("resetsAt")) * 1_000_000,
+                status=as_id(window.get("status")) or (status if each == name else ""),
+            )
+            for each, window in told.items()
+        ]
 
     # --- permissions -----------------------------------------------------------------------------------------
 
     def _hear_request(self, message: Object, line: bytes) -> Interpreted | None:
         id, request = as_text(message.get("request_id")), as_object(message.get("request"))
-        if not id:
+        if not id or len(id) > ID_CHARS_MAX:  # a reply repeats it
             return None
         if as_text(request.get("subtype")) != "can_use_tool":
             # It would wait for ever for something that we do not know.
@@ -215,10 +247,18 @@ class ClaudeConversation(Conversation[ClaudeState]):
             reply = Reply(f"control/{id}", _line({"type": "control_response", "response": error}))
             return Interpreted([facts.Unknown.of(line)], [reply])
         asked = list(self._state.asked.items())[1 - ASKED_MAX :]
-        self._state.asked = {**dict(asked), id: as_text(request.get("tool_use_id"))}
-        return Interpreted(
-            [facts.PermissionRequested(id, as_text(request.get("tool_name")), storable(request.get("input")) or None)]
+        self._state.asked = {**dict(asked), id: as_id(request.get("tool_use_id"))}
+        tool, command = as_text(request.get("tool_name")), as_text(as_object(request.get("input")).get("command"))
+        found = facts.PermissionRequested(
+            id,
+            tool,
+            storable(request.get("input")) or None,
+            tool_use=as_id(request.get("tool_use_id")),
+            rule_tool=tool,
+            command=command if tool == SHELL and len(command) <= COMMAND_CHARS_MAX else "",
+            suggestions=_suggestions(request),
         )
+        return Interpreted([found])
 
     def _withdrawn(self, message: Object) -> Sequence[Fact]:
         id = as_text(message.get("request_id"))
@@ -234,8 +274,8 @@ class ClaudeConversation(Conversation[ClaudeState]):
         kind = as_text(event.get("type"))
         if kind == "message_start":
             begun = as_object(event.get("message"))
-            state.message, state.model = as_text(begun.get("id")), as_text(begun.get("model"))
-            state.usage = _tokens(as_object(begun.get("usage")))
+            state.message, state.model = as_id(begun.get("id")), as_id(begun.get("model"))
+            state.usage, state.requesting = _tokens(as_object(begun.get("usage"))), False
             state.told, state.tail = 0, ""
         elif kind == "content_block_start":
             state.told, state.tail = 0, ""
@@ -256,6 +296,8 @@ class ClaudeConversation(Conversation[ClaudeState]):
         cut = place + 2 if place >= 0 else 0
         if not cut and len(state.tail) > TAIL_CHARS_MAX:
             cut = (state.tail.rfind("\n") + 1) or (state.tail.rfind(" ") + 1) or len(state.tail)
+        if len(state.tail) - cut > TAIL_CHARS_MAX:  # a word, or the beginning of a paragraph, that is too long itself
+            cut = len(state.tail)
         if not cut:
             return ()
         whole, state.tail = state.tail[:cut], state.tail[cut:]
@@ -274,7 +316,7 @@ class ClaudeConversation(Conversation[ClaudeState]):
         if message.get("is_api_error_message") or message.get("error"):
             return ()  # written by the program; the result tells it with its status
         said = as_object(message.get("message"))
-        id = as_text(said.get("id"))
+        id = as_id(said.get("id"))
         of_own_agent = bool(message.get("parent_tool_use_id"))
         found: list[Fact] = []
         for block in as_objects(said.get("content")):
@@ -285,11 +327,10 @@ class ClaudeConversation(Conversation[ClaudeState]):
                 thought = as_text(block.get(kind))
                 found += [facts.Thought(thought, message=id)] if thought else []
             elif kind.endswith("tool_use"):
-                found.append(
-                    facts.ToolUse(
-                        as_text(block.get("id")), as_text(block.get("name")), storable(block.get("input")) or None
-                    )
-                )
+                tool = as_id(block.get("id"))
+                if not of_own_agent:
+                    self._state.tools = [*self._state.tools[1 - ASKED_MAX :], tool]
+                found.append(facts.ToolUse(tool, as_id(block.get("name")), storable(block.get("input")) or None))
             elif kind.endswith("tool_result"):
                 found.append(self._tool_result(block))
         return found
@@ -304,18 +345,23 @@ class ClaudeConversation(Conversation[ClaudeState]):
 
     def _user(self, message: Object) -> Sequence[Fact]:
         blocks = as_objects(as_object(message.get("message")).get("content"))
-        return [self._tool_result(block) for block in blocks if as_text(block.get("type")).endswith("tool_result")]
+        found = [self._tool_result(block) for block in blocks if as_text(block.get("type")).endswith("tool_result")]
+        if found and not message.get("parent_tool_use_id") and not self._state.tools:
+            self._state.requesting = True  # the model gets the results at once; that this was sent is said later
+        return found
 
     def _tool_result(self, block: Object) -> Fact:
-        id = as_text(block.get("tool_use_id"))
+        id = as_id(block.get("tool_use_id"))
         self._state.asked = {key: tool for key, tool in self._state.asked.items() if tool != id}
+        self._state.tools = [each for each in self._state.tools if each != id]
         return facts.ToolResult(id, _output_text(block.get("content")), failed=block.get("is_error") is True)
 
     # --- results ---------------------------------------------------------------------------------------------
 
     def _result(self, message: Object) -> Sequence[Fact]:
         state = self._state
-        turn = as_text(message.get("uuid"))
+        state.requesting, state.tools = False, []
+        turn = as_id(message.get("uuid"))
         tokens, usd = _used(message, state.total_usd, resumed=self._order.resume)
         found: list[Fact] = []
         rest = tokens - Counter(state.counted)
@@ -328,17 +374,30 @@ class ClaudeConversation(Conversation[ClaudeState]):
         ended = _ended(message)
         if state.agents and not ended.failed:
             return found  # an interim report: the end of its own agents wakes it for another
-        if not state.busy:
+        if state.closed or not state.busy:  # after the end of its input it does not say that it is idle
             return [*found, ended]
-        state.ended = ended
+        state.ended = facts.shortened(ended)  # type: ignore[assignment]  # of the same type
         return found
+
+
+def _suggestions(request: Object) -> list[str]:
+    """The rules that it would add if a person did not want to be asked again."""
+    found = []
+    for each in as_objects(request.get("permission_suggestions")):
+        if each.get("type") == "addRules" and each.get("behavior") == "allow":
+            rules = [
+                (as_text(rule.get("toolName")), as_text(rule.get("ruleContent")))
+                for rule in as_objects(each.get("rules"))
+            ]
+            found += [f"{tool}({content})" if content else tool for tool, content in rules if tool]
+    return [each for each in found[:SUGGESTIONS_MAX] if len(each) <= COMMAND_CHARS_MAX]
 
 
 def _tokens(usage: Object) -> Counter[str]:
     """Counts of tokens by our names, from either way of writing them."""
-    return Counter(
-        {name: as_count(usage.get(one)) or as_count(usage.get(other)) for name, (one, other) in TOKENS.items()}
-    )
+    found = {name: as_count(usage.get(one)) or as_count(usage.get(other)) for name, (one, other) in TOKENS.items()}
+    hour = as_count(as_object(usage.get("cache_creation")).get("ephemeral_1h_input_tokens"))
+    return Counter({**found, "cache_write_1h": min(hour, found["cache_write"])})
 
 
 def _used(result: Object, before_usd: float, *, resumed: bool) -> tuple[Counter[str], float]:

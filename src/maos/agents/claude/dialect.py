@@ -1,9 +1,8 @@
 """Claude Code: started without a terminal, spoken to in JSON lines, resumed in its own session.
 
 It gets a configuration folder of its own, so its transcript is where we look for it and nothing of the person's own
-set-up runs. Settings and hooks of the workspace are left out too (A12): the user enables them with the variable
-MAOS_CLAUDE_SETTING_SOURCES, such as `project`. MCP servers are ours or none. What it may not do without permission, it
-asks us.
+set-up runs. Settings, hooks and skills of the workspace are left out too (A12), unless the person says otherwise. MCP
+servers are those of the order. What it may not do without permission, it asks us.
 """
 
 from __future__ import annotations
@@ -23,12 +22,14 @@ from maos.agents import environment as environments
 from maos.agents.claude.conversation import ClaudeConversation, user_line
 from maos.agents.contract import AgentMissing, AgentProgram, Capabilities, Dialect, LaunchCommand, LaunchOrder
 from maos.agents.environment import PATH_DEFAULT
+from maos.agents.project_files import copy_skills
 from maos.agents.values import decoded
 from maos.errors import InvalidInput
-from maos.files import private_folder, replace_file
+from maos.files import is_regular, private_folder, replace_file
+from maos.model.permission import SHELL
+from maos.model.preparation import HOOKS, SETTINGS, SKILLS
 
-SOURCES_VARIABLE = "MAOS_CLAUDE_SETTING_SOURCES"
-SOURCES = ("user", "project", "local")
+_SKILLS = ((".claude/skills", "skills"), (".claude/commands", "commands"), (".claude/agents", "agents"))
 MODES = {"ask": "", "edits": "acceptEdits", "deny": "dontAsk"}
 TOOLS_LEFT_OUT = (
     "AskUserQuestion",  # it has no terminal: a person is asked through our own tools
@@ -73,7 +74,8 @@ class Claude(Dialect):
 
     kind = "claude"
     summary = "Claude Code; found on the PATH, or installed with maos[claude]"
-    capabilities = Capabilities(resume=True, steer=True, cost=True, mcp=True, permission=True)
+    login = "log in to Claude Code (start `{program}`, then `/login`) or set ANTHROPIC_API_KEY"
+    capabilities = Capabilities(resume=True, steer=True, cost=True, mcp=True, permission=True, limits_cost=True)
     variables = (*KEYS, *PLAIN, *SECRET_PLAIN, *CLOUDS, *(name for names in CLOUDS.values() for name in names))
     secret_variables = (
         *KEYS, *SECRET_PLAIN,
@@ -106,7 +108,7 @@ class Claude(Dialect):
         """What to start; the task is the first line of its input, so it never shows up among the processes."""
         config = _config(order)
         env = self._environment(order, environment)
-        sources = env.pop(SOURCES_VARIABLE, "")
+        is_project = SETTINGS in order.project or HOOKS in order.project
         argv = [
             str(program.path),
             "-p",
@@ -116,16 +118,21 @@ class Claude(Dialect):
             "--include-partial-messages",
             "--permission-prompt-tool=stdio",
             "--strict-mcp-config",
-            f"--setting-sources={_checked_sources(sources)}",
+            f"--setting-sources={'project' if is_project else 'user' if SKILLS in order.project else ''}",
             f"--disallowedTools={','.join(TOOLS_LEFT_OUT)}",
             *_session(order, self.transcript(order, order.session)),
             *_limits(order),
         ]
         private_folder(config)
+        # Its own folder stands for the user's: skills that are there need no settings of the project.
+        copy_skills(order.cwd, config, _SKILLS if SKILLS in order.project and not is_project else ())
+        if is_project and HOOKS not in order.project:
+            argv.append('--settings={"disableAllHooks": true}')
         if order.model:
             argv.append(f"--model={order.model}")
-        if order.instructions:
-            replace_file(order.home / "instructions.txt", order.instructions.encode(), sync=False)
+        guidance = order.instructions if is_project else order.guidance  # it reads those of the project by itself
+        if guidance:
+            replace_file(order.home / "instructions.txt", guidance.encode(), sync=False)
             argv.append(f"--append-system-prompt-file={order.home / 'instructions.txt'}")
         if order.mcp:
             replace_file(order.home / "mcp.json", json.dumps(_mcp(order)).encode(), sync=False)
@@ -137,7 +144,7 @@ class Claude(Dialect):
     def transcript(self, order: LaunchOrder, session: str) -> Path | None:
         """The session's file, wherever among the projects it is: a resume in another folder continues the old one."""
         name = f"{_checked_session(session)}.jsonl"
-        found = sorted(_config(order).glob(f"projects/*/{name}"))
+        found = sorted(filter(is_regular, _config(order).glob(f"projects/*/{name}")))
         return found[0] if found else None
 
     def transcript_home(self, order: LaunchOrder, session: str, name: str) -> Path:
@@ -175,15 +182,6 @@ def _checked_session(session: str) -> str:
         raise InvalidInput(f"{session!r} is not a session of Claude Code", hint="sessions are UUIDs") from None
 
 
-def _checked_sources(sources: str) -> str:
-    wanted = [each.strip() for each in sources.split(",") if each.strip()]
-    if wrong := [each for each in wanted if each not in SOURCES]:
-        raise InvalidInput(
-            f"{SOURCES_VARIABLE} names {wrong[0]!r}", hint=f"what there is: {', '.join(SOURCES)}; with commas between"
-        )
-    return ",".join(wanted)
-
-
 def _session(order: LaunchOrder, transcript: Path | None) -> list[str]:
     """Resume the session if there is one to resume, whatever was ordered: the program refuses both to begin
     a session whose file exists and to resume one that holds no message."""
@@ -219,7 +217,9 @@ def _limits(order: LaunchOrder) -> list[str]:
     found = []
     if mode := MODES[order.permission]:
         found.append(f"--permission-mode={mode}")
-    allowed = [*order.tools_allowed, *(f"mcp__{server.name}" for server in order.mcp)]
+    # Patterns of commands are matched by the engine, which is asked; only one that may not ask is given them.
+    own = [each for each in order.tools_allowed if order.permission == "deny" or not each.startswith(f"{SHELL}(")]
+    allowed = [*own, *(f"mcp__{server.name}" for server in order.mcp if server.is_allowed)]
     if allowed:
         found.append(f"--allowedTools={','.join(allowed)}")
     if order.turns_max:

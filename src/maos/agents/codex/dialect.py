@@ -6,7 +6,7 @@ folder of its own below the agent's home: settings that the dialect writes for e
 can do harm (A14).
 
 Those settings are the only ones it has, and the workspace is declared untrusted, so that nothing in it is taken for a
-setting, a hook or a tool server. Without that declaration Codex would trust it by itself (A12). Only the user can say
+setting, a hook or a tool server. Without that declaration Codex would trust it by itself (A12). Only the person can say
 otherwise.
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,10 +29,14 @@ from maos.agents.contract import (
     LaunchOrder,
     McpServer,
 )
+from maos.agents.project_files import copy_skills
 from maos.agents.values import as_count, as_object, decoded
 from maos.clock import Clock, SystemClock
 from maos.errors import InvalidInput
-from maos.files import private_folder, replace_file
+from maos.files import is_regular, private_folder, replace_file
+from maos.model import tool_calls
+from maos.model.preparation import HOOKS, SETTINGS, SKILLS
+from maos.patterns import regex
 
 VERSION_MIN = (0, 160, 0)
 """The oldest version that was tried. Before 0.23.0 a workspace could make it run anything (CVE-2025-61260)."""
@@ -48,13 +51,11 @@ TOOL_S_MAX = 7 * 24 * 3600
 SANDBOXES = {"edits": "workspace-write", "ask": "read-only", "deny": "read-only"}
 """Codex cannot ask while it runs like this, so what would have to be asked for is not allowed."""
 
-TRUST_VARIABLE = "MAOS_CODEX_TRUST_WORKSPACE"
-"""Given to an agent with the value 1, it lets AGENTS.md and the settings of its workspace count."""
+_SKILLS = ((".agents/skills", "skills"),)
+_VERSION = regex(r"\b(\d+)\.(\d+)\.(\d+)")
+_ROLLOUT = regex(r"rollout-(\d{4})-(\d{2})-(\d{2})T[0-9-]{8}-[0-9A-Za-z-]{1,64}\.jsonl")
 
-_VERSION = re.compile(r"\b(\d+)\.(\d+)\.(\d+)")
-_ROLLOUT = re.compile(r"rollout-(\d{4})-(\d{2})-(\d{2})T[0-9-]{8}-[0-9A-Za-z-]{1,64}\.jsonl")
-
-_SERVER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_SERVER_NAME = regex(r"[A-Za-z0-9_-]{1,64}")
 _OFF = (
     # They reach for the network, start programs that outlive the run, or run code of others.
     "apps",
@@ -75,7 +76,8 @@ class Codex(Dialect):
 
     kind = "codex"
     summary = "OpenAI's Codex, through `codex exec`"
-    capabilities = Capabilities(resume=True, steer=False, cost=False, mcp=True, permission=False)
+    login = LOG_IN
+    capabilities = Capabilities(resume=True, steer=False, cost=False, mcp=True, permission=False, names_model=False)
     variables: Sequence[str] = (
         "OPENAI_API_KEY",
         "CODEX_API_KEY",
@@ -123,6 +125,7 @@ class Codex(Dialect):
         text = _settings(order, base_url=base_url, has_key=bool(key))
         replace_file(home / "config.toml", text.encode(), sync=False)
         _link(home / "auth.json", login)
+        copy_skills(order.cwd, home, _SKILLS if SKILLS in order.project else ())
         _note_tokens_before(order, self.transcript(order, order.session) if order.resume else None)
         flags = ["--json", "--skip-git-repo-check", "--"]
         if order.resume:
@@ -149,7 +152,7 @@ class Codex(Dialect):
         if not THREAD_ID.fullmatch(session):
             return None
         found = (_home(order) / "sessions").glob(f"*/*/*/rollout-*-{session}.jsonl")
-        return max(found, default=None)
+        return max(filter(is_regular, found), default=None)
 
     def transcript_home(self, order: LaunchOrder, session: str, name: str) -> Path:
         """Where a rollout belongs: a folder for the day that its name tells."""
@@ -221,10 +224,12 @@ def _settings(order: LaunchOrder, *, base_url: str, has_key: bool) -> str:
     if order.permission not in SANDBOXES:
         known = ", ".join(SANDBOXES)
         raise InvalidInput(f"there is no permission called {order.permission!r}", hint=f"it is one of {known}")
-    chosen = {"model": order.model, "developer_instructions": order.instructions, "model_provider": base_url and "maos"}
+    is_trusted = SETTINGS in order.project or HOOKS in order.project
+    guidance = order.instructions if is_trusted else order.guidance  # it reads those of a trusted project by itself
+    chosen = {"model": order.model, "developer_instructions": guidance, "model_provider": base_url and "maos"}
     text = "".join(f"{name} = {_text(value)}\n" for name, value in chosen.items() if value)
     allowed = order.tools_allowed
-    features = "".join(f"{name} = false\n" for name in _OFF)
+    features = "".join(f"{name} = false\n" for name in _OFF if name != "hooks" or HOOKS not in order.project)
     text += f"""\
 approval_policy = "never"
 sandbox_mode = {_text(SANDBOXES[order.permission])}
@@ -249,7 +254,7 @@ ignore_default_excludes = true
 exclude = ["OPENAI_API_KEY", "CODEX_API_KEY"]
 
 [projects.{_text(str(order.cwd.resolve()))}]
-trust_level = {_text("trusted" if order.env.get(TRUST_VARIABLE) == "1" else "untrusted")}
+trust_level = {_text("trusted" if is_trusted else "untrusted")}
 """
     if base_url:
         text += f'\n[model_providers.maos]\nname = "maos"\nbase_url = {_text(base_url)}\nwire_api = "responses"\n'
@@ -272,6 +277,8 @@ required = true
 default_tools_approval_mode = "approve"
 startup_timeout_sec = {STARTUP_S_MAX}
 tool_timeout_sec = {TOOL_S_MAX}
+# It passes nothing else of its own environment on.
+env_vars = [{_text(tool_calls.SECRET) if server.name == tool_calls.NAME else ""}]
 env = {{{", ".join(f"{_text(name)} = {_text(value)}" for name, value in server.env.items())}}}
 """
 

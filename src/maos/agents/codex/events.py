@@ -18,23 +18,24 @@ from maos.clock import MICROSECONDS
 from maos.model import failure
 from maos.model.events import facts
 from maos.model.events.facts import Fact
+from maos.patterns import regex
 
 TOKENS = ("input_tokens", "cached_input_tokens", "cache_write_input_tokens", "output_tokens")
-THREAD_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
+THREAD_ID = regex(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 OPEN_MAX = 64
 """More tools at once are not remembered as begun; their intent is then repeated with their outcome."""
 
-_STATUS = re.compile(r"\b(?:unexpected|last) status:? (\d{3})\b")
-_RETRY = re.compile(r"Reconnecting\.\.\. (?:(\d{1,6})/\d+|waiting for network)(?: \((.*)\))?", re.DOTALL)
-_RESET = re.compile(
+_STATUS = regex(r"\b(?:unexpected|last) status:? (\d{3})\b")
+_RETRY = regex(r"Reconnecting\.\.\. (?:(\d{1,6})/\d+|waiting for network)(?: \((.*)\))?", re.DOTALL)
+_RESET = regex(
     r"try again at (?:(?P<day>[A-Z][a-z]{2} \d{1,2})(?:st|nd|rd|th), (?P<year>\d{4})\s)?"
     r"(?P<time>\d{1,2}:\d{2})\s(?P<half>[AP]M)"
 )
-_NOISE = re.compile(rb"Reading (additional input|prompt) from stdin|WARNING: proceeding, even though we could not")
-_LAST_WORDS = re.compile(r"(?:Error|error)(?:: | loading )")
+_NOISE = regex(rb"Reading (additional input|prompt) from stdin|WARNING: proceeding, even though we could not")
+_LAST_WORDS = regex(r"(?:Error|error)(?:: | loading )")
 
 _WORDS = tuple(
-    (name, re.compile(pattern, re.IGNORECASE))
+    (name, regex(pattern, re.IGNORECASE))
     for name, pattern in (
         ("start_failed", r"required MCP servers failed|error loading (config|configuration)|unexpected argument"),
         ("login_expired", r"missing environment variable|refresh token"),
@@ -133,7 +134,7 @@ class CodexConversation(Conversation[CodexState]):
         if _NOISE.match(line):
             return []
         text = line.decode("utf-8", "backslashreplace")
-        return [self._trouble(text) if _LAST_WORDS.match(text) else facts.Line.of(line, stderr=True)]
+        return [self._trouble(text) if _LAST_WORDS.match(text) else facts.Diagnostic.of(line, stderr=True)]
 
     def _item(self, phase: str, item: Mapping[str, Any]) -> Sequence[Fact] | None:
         id, kind = as_text(item.get("id"))[:200], as_text(item.get("type"))
@@ -149,7 +150,7 @@ class CodexConversation(Conversation[CodexState]):
                 plan = [{"content": text, "status": state} for text, state in zip(texts, states, strict=True)]
                 return [facts.AgentPlan(plan)]
             case "error":  # a warning: what stops it is an event of its own
-                return [facts.Line.of(as_text(item.get("message")), stderr=True)]
+                return [facts.Diagnostic.of(as_text(item.get("message")), stderr=True)]
             case "command_execution" | "file_change" | "mcp_tool_call" | "collab_tool_call" | "web_search" if id:
                 return self._tool(phase, id, kind, item)
             case _:

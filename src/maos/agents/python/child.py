@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import dataclasses
 import importlib
 import inspect
 import io
@@ -87,16 +88,17 @@ def main() -> int:
     try:
         function = _load(order["function"])
     except Exception as error:  # noqa: BLE001  # whatever a module does while it is imported
-        channel.send("failed", failure="start_failed", text=_told(error))
+        channel.send("failed", failure="start_failed", text=_message(error), traceback=_told(error))
         return 1
     try:
         result = _call(function, Context(order, channel, mailbox))
     except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # it is reported in full
         printed.finish()
-        channel.send("failed", failure="failed", text=_told(error))
+        channel.send("failed", failure="failed", text=_message(error), traceback=_told(error))
         return 1
     printed.finish()
-    channel.send("result", text=_as_text(result))
+    text, form = _as_text(result)
+    channel.send("result", text=text, form=form)
     return 0
 
 
@@ -139,6 +141,10 @@ async def _until_terminated(work: Any) -> Any:
         raise
 
 
+def _message(error: BaseException) -> str:
+    return "".join(traceback.format_exception_only(error)).strip()[-TRACEBACK_CHARS_MAX:]
+
+
 def _told(error: BaseException) -> str:
     """The traceback from the first frame that is not ours or Python's own; its end, if it is long."""
     at: TracebackType | None = error.__traceback__
@@ -147,10 +153,22 @@ def _told(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, at))[-TRACEBACK_CHARS_MAX:].strip()
 
 
-def _as_text(result: Any) -> str:
-    if result is None:
-        return ""
-    return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=repr)
+def _as_text(result: Any) -> tuple[str, str]:
+    """What the function returned as text, and its form: text as it is, "none" for nothing, else "json"."""
+    if isinstance(result, str):
+        return result, ""
+    return ("", "none") if result is None else (json.dumps(result, ensure_ascii=False, default=_plain), "json")
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON does not know: a dataclass, a struct or a model as its fields, anything else as its repr."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+    if callable(dump := getattr(type(value), "model_dump", None)):
+        return dump(value, mode="json")
+    if isinstance(names := getattr(value, "__struct_fields__", None), tuple):
+        return {name: getattr(value, name) for name in names}
+    return sorted(value) if isinstance(value, (set, frozenset)) else repr(value)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,8 +25,7 @@ from maos.errors import InvalidInput
 from maos.model.events import facts
 from maos.model.events.facts import Fact
 from maos.model.failure import TABLE
-
-_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+from maos.model.plan import FUNCTION
 
 
 class PythonState(msgspec.Struct, omit_defaults=True):
@@ -46,6 +44,9 @@ class PythonConversation(Conversation[PythonState]):
         found = self._facts(message) if is_ours else []
         return Interpreted(found) if found else None
 
+    def _aside(self, line: bytes) -> list[Fact]:
+        return [facts.Line.of(line, stderr=True)]
+
     def _facts(self, message: dict[str, str]) -> list[Fact]:
         text = message.get("text", "")
         match message.get("is"):
@@ -59,12 +60,14 @@ class PythonConversation(Conversation[PythonState]):
                 return [facts.Discovery(message.get("keyword", ""), text)]
             case "result":
                 self._state.returned = True
-                return [facts.TurnEnded(text)]
+                return [facts.TurnEnded(text, form=message.get("form", ""))]
             case "failed":
                 self._state.returned = True
                 failure = message.get("failure", "")
                 return [
-                    facts.Trouble(failure if failure in TABLE else "failed", text),
+                    facts.Trouble(
+                        failure if failure in TABLE else "failed", text, traceback=message.get("traceback", "")
+                    ),
                     facts.TurnEnded("", failed=True),
                 ]
         return []
@@ -87,7 +90,7 @@ class Python(Dialect):
     def find(self, environment: Mapping[str, str], order_argv: Sequence[str] = ()) -> AgentProgram:
         """The Python that maos runs on; InvalidInput when the order names no function."""
         name = order_argv[0] if order_argv else ""
-        if len(order_argv) != 1 or not _FUNCTION.fullmatch(name):
+        if len(order_argv) != 1 or not FUNCTION.fullmatch(name):
             raise InvalidInput(
                 f"{' '.join(order_argv)!r} does not name a function",
                 hint="name it as module:function, such as jobs.nightly:run",

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import commands, documents, render, words
+from maos.cli import commands, documents, render
 from maos.cli.agent.status import ending, on_agent
-from maos.cli.commands import LINES, LazyCommand, agent_argument, is_given, json_command, options, seconds
-from maos.cli.database import DatabaseTarget
+from maos.cli.commands import LINES, FiniteRange, LazyCommand, agent_argument, is_given, json_command, options, seconds
+from maos.cli.database import DatabaseTarget, agree_to_settings
 from maos.cli.failures import note
+from maos.cli.permissions import show_given
 from maos.cli.render import clean
 from maos.clock import MICROSECONDS
 from maos.errors import InvalidInput
-from maos.model.question import yes_or_no
 from maos.model.status import AgentState
 
 if TYPE_CHECKING:
@@ -26,18 +26,19 @@ if TYPE_CHECKING:
     from maos.views.agents import Attachment
 
 DASHES = "maos.cli.agent.dashes"
+WORKSPACE = ("setup", "copy_ignored", "include_uncommitted", "env", "project_settings")
 GRACE_US = 10 * MICROSECONDS
 
 limit_options = options(
     click.option("--turns", "turns_max", type=click.IntRange(min=1), metavar="N", help="End it after so many turns."),
     click.option(
-        "--budget", "budget_usd", type=click.FloatRange(min=0, min_open=True), metavar="USD",
+        "--budget", "budget_usd", type=FiniteRange(min=0, min_open=True), metavar="USD",
         help="End it when it has cost so much.",
     ),
 )  # fmt: skip
 env_option = click.option(
-    "--env", "pass_variables", multiple=True, metavar="NAME",
-    help="A variable of your environment that is passed to it. Can be repeated; it gets no others.",
+    "--env", multiple=True, metavar="NAME[=VALUE]",
+    help="One more variable for it: NAME passes yours on. Can be repeated.",
 )  # fmt: skip
 
 
@@ -88,21 +89,34 @@ class RunCommand(LazyCommand):
 )  # fmt: skip
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False), default=".", help="The folder to work in.")
 @click.option("--in-place", is_flag=True, help="Work in the folder itself, not in a git worktree of its own.")
-@env_option
+@commands.workspace_options
+@commands.detach_option
 @click.option("--input", "takes_input", is_flag=True, help="Let a command read messages from its standard input.")
 def run(
-    database: DatabaseTarget, /, words: tuple[str, ...], kind: str, time_limit: int, as_json: bool, **given: Any
+    database: DatabaseTarget,
+    /,
+    words: tuple[str, ...],
+    kind: str,
+    time_limit: int,
+    detach: bool,
+    as_json: bool,
+    **given: Any,
 ) -> int:
     """Run an agent and follow its output; it keeps running if maos exits.
 
     Words after -- are a program and its arguments; a single TASK is a line for the shell, or the task of the agent
     (- reads it from standard input). A task for the kind python stands after its function, module:name.
 
+    --detach: the server (`maos serve`) records what it does; without one, nothing is started.
+
     Ctrl+C stops the agent, a second Ctrl+C kills it. If this process dies or its terminal is closed, the agent keeps
     running: `maos agent list` shows it as detached, and `maos agent attach` attaches to it with nothing lost.
     """
     task, argv = _order(kind, words, dashes=click.get_current_context().meta[DASHES])
-    given = {name: value for name, value in given.items() if value is not None}
+    agree_to_settings(database, as_json=as_json)
+    prepared = commands.workspace_given(given)
+    options = {name: value for name, value in given.items() if value is not None and name not in WORKSPACE}
+    given = {**options, **prepared}
     if is_given("time_limit"):
         given["time_limit_s"] = seconds(time_limit)
 
@@ -113,6 +127,16 @@ def run(
         running = await m.agents.start(task, kind=kind, argv=argv, **given)
         return Attachment(running.attempt.agent, running.attempt.id, 0, running)
 
+    async def hand_over(m: Maos) -> int:
+        """Start the agent, and leave it to the server, which attaches to it when this process has exited."""
+        server = await m.supervisor.check_server()
+        name = (await begin(m)).agent
+        document = {"kind": "handed_over", "agent": name, "server": server.url}
+        commands.show_handed_over(document, name, f"maos attach {name}", as_json=as_json)
+        return 0
+
+    if detach:
+        return database.write(hand_over)
     return _in_foreground(database, begin, as_json=as_json, create=True)
 
 
@@ -168,7 +192,7 @@ def _in_foreground(database: DatabaseTarget, begin: Begin, *, as_json: bool, cre
 
         return await Foreground(m, as_json=as_json).run(begin)
 
-    return database.write(work, create=create)
+    return database.write(work, create=create, waits=True)
 
 
 def _order(kind: str, words: Sequence[str], *, dashes: bool) -> tuple[str, Sequence[str]]:
@@ -246,21 +270,25 @@ def send(database: DatabaseTarget, agent: str, text: str, as_json: bool) -> None
     )  # fmt: skip
 
 
-@json_command("maos agent answer fixer yes", "maos agent answer fixer toolu_01 no --why 'Use git mv instead'")
+@json_command(
+    "maos agent answer fixer yes",
+    "maos agent answer fixer always --pattern 'pytest *'",
+    "maos agent answer fixer toolu_01 no --why 'Use git mv instead'",
+)
 @agent_argument
-@click.argument("what", metavar="[REQUEST] yes|no", nargs=-1, required=True)
+@click.argument("what", metavar="[REQUEST] yes|no|always|never", nargs=-1, required=True)
+@commands.rule_options
 @click.option("--why", default="", help="A reason, which is sent to the agent.")
-def answer(database: DatabaseTarget, agent: str, what: tuple[str, ...], why: str, as_json: bool) -> None:
+def answer(
+    database: DatabaseTarget, agent: str, what: tuple[str, ...], scope: str, pattern: str, why: str, as_json: bool
+) -> None:
     """Answer an agent that asks for permission to use a tool.
 
-    REQUEST may be left out while the agent waits for one answer only; `maos agent show` lists its requests.
+    REQUEST may be left out while the agent waits for one answer only; `maos agent show` lists its requests. The answers
+    are those of `maos answer`.
     """
-    allow = yes_or_no(what[-1])
-    if len(what) > 2 or allow is None:
-        raise click.UsageError("say yes or no, and before it at most which request is meant")
-    request = "".join(what[:-1])
-    work = on_agent(agent, lambda m, name: m.questions.answer_permission(name, allow, request=request, why=why))
-    question = database.write(work)
-    tool, by = words.tool(question.tool, question.input), question.owner
-    said = f" may {'' if allow else 'not '}use {tool}"
-    render.show({"agent": by, "allow": allow, "tool": tool}, (clean(by), "bold"), said, as_json=as_json)
+    if len(what) > 2:
+        raise click.UsageError("say yes, no, always or never, and before it at most which request is meant")
+    more = {"request": "".join(what[:-1]), "why": why, "scope": scope, "pattern": pattern}
+    given = database.write(on_agent(agent, lambda m, name: m.questions.answer_permission(name, what[-1], **more)))
+    show_given(given, as_json=as_json)

@@ -14,27 +14,29 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, TextIO
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from typing import Any
 
 import click
 
 from maos.app import Maos
 from maos.cli import documents, words
 from maos.cli.agent import status
+from maos.cli.agent.output import OutputPrinter
 from maos.cli.commands import LINES, agent_argument, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import INTERRUPTED, SIGNALLED
 from maos.cli.input import cancel, heard
-from maos.cli.render import clean, shorten, styled, wrap
+from maos.cli.render import clean, styled, wrap
 from maos.cli.words import Fact
-from maos.errors import InvalidInput, LeaseLost
+from maos.errors import InvalidInput, LeaseLost, MaosError
 from maos.model.events import facts
-from maos.model.question import yes_or_no
 from maos.views.agents import UNATTENDED, AgentEvent, Attachment
 
-TOOL_CHARS = 160
-WIDTH_MIN = 40
+WRITE_S_MAX = 1.0
+"""How long to wait for a terminal that does not accept output before this process detaches."""
 ANSWER_BYTES_MAX = 4096
 
 Begin = Callable[[Maos], Awaitable[Attachment]]
@@ -50,7 +52,15 @@ Begin = Callable[[Maos], Awaitable[Attachment]]
 @agent_argument
 @status.log_options
 def logs(
-    database: DatabaseTarget, agent: str, follow: bool, number: int | None, since: int | None, raw: bool, as_json: bool
+    database: DatabaseTarget,
+    /,
+    agent: str,
+    follow: bool,
+    count: int | None,
+    number: int | None,
+    since: int | None,
+    raw: bool,
+    as_json: bool,
 ) -> None:
     """Show what an agent said and did, in order, over all its attempts.
 
@@ -65,163 +75,87 @@ def logs(
         )
 
     async def work(m: Maos) -> None:
-        write = _print_document if as_json else _print_bytes if raw else OutputPrinter(beside=sys.stdout).show
         name = await m.agents.find(agent)
-        async for event in m.agents.output(name, attempt=number, follow=follow):
-            if event.at_us >= (since or 0):
-                await asyncio.to_thread(write, event)
+        newest = await m.agents.get(name)
+        tail = LogTail(count)
+        printer = OutputPrinter(beside=sys.stdout, write=lambda _stream, text, style: tail.add(text, style))
+        write = tail.add_document if as_json else tail.add_bytes if raw else printer.show
+        try:
+            async for event in m.agents.output(name, attempt=number, follow=follow):
+                if event.at_us >= (since or 0):
+                    await asyncio.to_thread(write, event)
+                    if event.id == f"attempt/{newest.id}@{newest.version}":
+                        tail.print()  # what comes now is new
+                    else:
+                        await asyncio.to_thread(tail.flush)
+        finally:
+            tail.print()
 
-    database.read(work)
+    database.read(work, waits=follow)
+
+
+class LogTail:
+    """The lines of a log: all of them as they come, or only the last so many of what is recorded already."""
+
+    def __init__(self, count: int | None) -> None:
+        self._waiting: deque[bytes] | None = None if count is None else deque(maxlen=count)
+        self._lines: list[bytes] = []
+
+    def add(self, text: str, style: str = "") -> None:
+        """Add a line."""
+        self.add_line(f"{styled(text, style, sys.stdout)}\n".encode(errors="backslashreplace"))
+
+    def add_document(self, event: AgentEvent) -> None:
+        """Add an event of an attempt as JSON: itself, or each of the facts in it."""
+        for document in documents_of(event):
+            self.add_line(documents.line(document))
+
+    def add_bytes(self, event: AgentEvent) -> None:
+        """Add the bytes that were printed, and nothing else."""
+        for fact in event.data.get("facts", ()):
+            if fact["kind"] in ("line", "unknown", "diagnostic", "text"):
+                self.add_line(facts.Line(fact.get("text", ""), fact.get("base64", "")).raw() + b"\n")
+
+    def add_line(self, line: bytes) -> None:
+        """Add a line with its end."""
+        (self._lines if self._waiting is None else self._waiting).append(line)
+
+    def print(self) -> None:
+        """Print the last lines, and from now on all as they come."""
+        if self._waiting is not None:
+            self._lines, self._waiting = [*self._waiting], None
+        self.flush()
+
+    def flush(self) -> None:
+        """Print what was added, unless only the last of it is wanted."""
+        lines, self._lines = self._lines, []
+        if lines:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(b"".join(lines))
+            sys.stdout.buffer.flush()
+
+
+def documents_of(event: AgentEvent) -> Iterator[documents.Document]:
+    """An event of an attempt as programs see it: itself, or each of the facts in it."""
+    head = {"event": event.id, "agent": event.agent, "attempt": event.attempt}
+    if event.type == "attempt_output":
+        at = documents.time(event.at_us)
+        yield from ({**head, **at, **fact} for fact in event.data["facts"])
+    elif event.type != UNATTENDED:
+        data = {key: value for key, value in event.data.items() if key not in ("agent", "number", "at_us")}
+        yield {**head, **documents.time(event.time_us), "kind": event.type, **data}
 
 
 def _print_document(event: AgentEvent) -> None:
-    """Print an event of an attempt as JSON: itself, or each of the facts in it."""
-    head = {"event": event.id, "agent": event.agent, "attempt": event.attempt}
-    if event.type == "attempt_output":
-        for fact in event.data["facts"]:
-            documents.show_line({**head, **documents.time(event.at_us), **fact})
-    elif event.type != UNATTENDED:
-        data = {key: value for key, value in event.data.items() if key not in ("agent", "number", "at_us")}
-        documents.show_line({**head, **documents.time(event.time_us), "kind": event.type, **data})
-
-
-def _print_bytes(event: AgentEvent) -> None:
-    output = sys.stdout.buffer
-    for fact in event.data.get("facts", ()):
-        if fact["kind"] in ("line", "unknown", "text"):
-            printed = facts.Line(fact.get("text", ""), fact.get("base64", ""))
-            output.write(printed.raw() + b"\n")
-    output.flush()
-
-
-class OutputPrinter:
-    """Prints events of attempts for people, in order; what is not the agent's output goes to the stream `beside`."""
-
-    def __init__(self, *, beside: TextIO) -> None:
-        self._beside = beside
-        self._in_foreground = beside is not sys.stdout
-        """Whether a person is in front of it, who is asked, and is shown a summary at the end."""
-        self._said = ""
-        self._message = ""
-        self._asked: dict[str, str] = {}
-        self._tools: dict[str, str] = {}
-        self.stop_expected = False
-        """Whether a person knows already that the agent is being stopped, having asked for it."""
-
-    def show(self, event: AgentEvent) -> None:
-        """Print one event."""
-        data = event.data
-        match event.type:
-            case "attempt_planned":
-                self._said = ""
-                if not self._in_foreground and data["number"] > 1:
-                    self.note(f"--- attempt {data['number']}")
-            case "attempt_claimed" if data["owner"].get("pid") != os.getpid():
-                self.note(f"attached by process {data['owner'].get('pid')}")
-            case "attempt_branched":
-                self.note(f"continues {data['origin']['attempt']}; `maos agent logs` shows its past")
-            case "attempt_output":
-                self._print_facts(data["facts"], event.messages)
-            case "attempt_stopping" if not self.stop_expected:
-                self.note(words.STOPPING.get(data["why"], f"is being ended: {data['why']}"), "warning")
-            case "attempt_answered":
-                asked = self._asked.pop(data["request"], data["request"])
-                why = f" ({words.one_line(data['why'], 200)})" if data.get("why") else ""
-                self.note(f"{'allowed' if data['allow'] else 'refused'}: {asked}{why}")
-            case "attempt_ended" if not self._in_foreground:
-                style = {"done": "good", "failed": "bad"}.get(data["status"], "warning")
-                self.note(words.ending(data["status"], data.get("failure", ""), data.get("message", "")), style)
-            case "unattended" if data["resumable"]:
-                meaning = data["status"].meaning or data["status"]
-                self.note(f"{meaning}; {words.continue_with(data['resumable'])}", "warning")
-        sys.stdout.flush()
-        sys.stderr.flush()
-
-    def note(self, text: str, style: str = "dim") -> None:
-        """Something about the agent, on a line of its own."""
-        _write(self._beside, clean(text), style)
-
-    def _print_facts(self, facts: Sequence[Fact], messages: Mapping[int, str]) -> None:
-        """Print what an agent said and did; a discovery stands out in the line that it is in."""
-        keywords = [_keyword(fact) for fact in facts if fact["kind"] == "discovery"]
-        said = ""
-        for fact in facts:
-            if fact["kind"] != "discovery":
-                said = fact.get("text", "").lower() if fact["kind"] in ("line", "text") else ""
-            match fact["kind"]:
-                case "line":
-                    stream = self._beside if fact.get("stderr") else sys.stdout
-                    plain = "dim" if fact.get("stderr") and not self._in_foreground else ""
-                    style = "found" if any(word in said for word in keywords) else plain
-                    _write(stream, words.tidy(fact.get("text", "")), style)
-                case "text":
-                    self._text(fact, keywords)
-                case "input" if fact["id"].startswith("inbox/"):
-                    version = int(fact["id"].removeprefix("inbox/"))
-                    self.note(f"» {words.one_line(messages.get(version, ''), None)}")
-                case "discovery" if _keyword(fact) not in said:  # an agent can also report one without saying it
-                    self.note(f"★ {fact.get('keyword', '')}: {fact.get('text', '')}", "found")
-                case "tool_use":
-                    self._tool(fact)
-                case "permission_requested":
-                    self._asked[fact["id"]] = words.tool(fact.get("tool", ""), fact.get("input"))
-                    if not self._in_foreground:
-                        self.note(f"asks to use {self._asked[fact['id']]}", "warning")
-                case "turn_ended":
-                    self._turn_ended(fact)
-                case "unknown":
-                    self.note(fact.get("text", ""))
-                case kind:
-                    if kind == "tool_result":
-                        self._tools.pop(fact["id"], None)
-                    for text, style in words.of_fact(fact, _width()):
-                        self.note(text, style)
-
-    def _text(self, fact: Fact, found: Sequence[str]) -> None:
-        """What the agent says."""
-        text, message = fact.get("text", ""), fact.get("message", "")
-        continues = message and message == self._message
-        self._said = f"{self._said}{'' if fact.get('part') else ' '}{text}" if continues else text
-        self._message = message
-        for line in text.splitlines():
-            style = "found" if any(word in line.lower() for word in found) else ""
-            _write(sys.stdout, words.tidy(line), style)
-
-    def _turn_ended(self, fact: Fact) -> None:
-        """The result, unless these were the agent's last words already."""
-        result = fact.get("result", "").split()
-        if result and not fact.get("failed") and self._said.split()[-len(result) :] != result:
-            self._text({"text": fact["result"]}, ())
-        self._said = self._message = ""
-
-    def _tool(self, fact: Fact) -> None:
-        """A tool that is about to run; printed again when more is known of it."""
-        text = words.tool(fact.get("name", ""), fact.get("input"))
-        if self._tools.get(fact["id"]) != text:
-            self._tools[fact["id"]] = text
-            self.note(shorten(f"→ {text}", _width()))
-
-
-def _keyword(fact: Fact) -> str:
-    return f"{fact.get('keyword', '')}:".lower()
-
-
-def _write(stream: TextIO, text: str, style: str) -> None:
-    stream.write(styled(text, style, stream) + "\n")
-
-
-def _width() -> int:
-    """The characters that a line about a tool may have."""
-    try:
-        return max(WIDTH_MIN, os.get_terminal_size(sys.stderr.fileno()).columns - 1)
-    except OSError:  # no terminal
-        return TOOL_CHARS
+    for document in documents_of(event):
+        documents.show_line(document)
 
 
 class PermissionPrompt:
     """Asks the person at the terminal for the permissions that an agent requests, one at a time."""
 
-    def __init__(self, agent: str, answer: Callable[..., Coroutine[Any, Any, None]], *, interactive: bool) -> None:
+    def __init__(self, agent: str, answer: Callable[[str, str], Awaitable[Any]], *, interactive: bool) -> None:
+        """`answer` records what was typed as the answer to a request."""
         self._agent = agent
         self._answer = answer
         self._interactive = interactive and sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
@@ -234,7 +168,7 @@ class PermissionPrompt:
         if event.type == "attempt_answered":
             self._answered(event.data["request"])
         for fact in event.data.get("facts", ()):
-            if fact["kind"] == "permission_requested":
+            if fact["kind"] == "permission_requested" and not fact.get("rule"):
                 self.asked(fact)
         if event.type == "attempt_ended":
             self.close()
@@ -265,14 +199,16 @@ class PermissionPrompt:
         loop.remove_reader(keyboard)
         if self._open:
             self._current, fact = next(iter(self._open.items()))
+            if "\n" in (command := str(fact.get("command", ""))):  # what a person allows is shown whole
+                click.echo(clean(command, lines=True), err=True)
             self._prompt(f"allow {words.tool(fact.get('tool', ''), fact.get('input'))}?")
             loop.add_reader(keyboard, self._read, keyboard)
 
     def _print_command(self, request: str) -> None:
-        click.echo(f"  answer with: maos agent answer {self._agent} {clean(request)} yes|no", err=True)
+        click.echo(f"  answer with: maos agent answer {self._agent} {clean(request)} yes|no|always|never", err=True)
 
     def _prompt(self, text: str) -> None:
-        click.echo(f"{styled(text, 'warning', sys.stderr)} [y/n]: ", nl=False, err=True)
+        click.echo(f"{styled(text, 'warning', sys.stderr)} [yes, no, always, never]: ", nl=False, err=True)
 
     def _read(self, keyboard: int) -> None:
         typed = os.read(keyboard, ANSWER_BYTES_MAX)
@@ -282,16 +218,20 @@ class PermissionPrompt:
             self.close()
             self._print_command(request)
             return
-        allow = yes_or_no(typed.decode(errors="replace"))
-        if allow is None:
-            self._prompt("yes or no?")
-            return
-        request, self._current = self._current, ""
-        del self._open[request]
-        task = asyncio.ensure_future(self._answer(request, allow=allow))
+        task = asyncio.ensure_future(self._give(self._current, typed.decode(errors="replace").strip()))
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
-        self._next()
+
+    async def _give(self, request: str, typed: str) -> None:
+        """Record an answer; if that is refused, say why, and ask again."""
+        try:
+            await self._answer(request, typed)
+        except MaosError as error:
+            if request == self._current:
+                click.echo(styled(str(error), "warning", sys.stderr), err=True)
+                self._prompt("?")
+            return
+        self._answered(request)
 
     def _answered(self, request: str) -> None:
         """Ask no more what was answered."""
@@ -329,23 +269,36 @@ class Foreground:
                     return INTERRUPTED
                 raise
             try:
-                code = await self._watch(begun)
+                while (code := await self._watch(begun)) is None and await self._is_unheard(begun):
+                    begun = self._begun = await self._m.agents.resume_attached(begun.agent)
             finally:
                 if self._prompt is not None:
                     self._prompt.close()
                 await cancel(*self._tasks)
             return await self._conclude(begun) if code is None else code
 
+    async def _answer(self, agent: str, request: str, typed: str) -> None:
+        """Record what a person typed as the answer to a request of the agent."""
+        await self._m.questions.answer_line(f"{agent}/{request}", typed)
+
+    async def _is_unheard(self, begun: Attachment) -> bool:
+        """Whether messages wait for another turn of the agent that this process ran."""
+        running = begun.running
+        return running is not None and not self._interrupts and await self._m.agents.has_unheard(running.attempt)
+
     async def _watch(self, begun: Attachment) -> int | None:
         """Follow it until it has ended; the exit code when a signal or a closed terminal ends the following before."""
         running = begun.running
         if running is not None:
-            self._prompt = PermissionPrompt(begun.agent, running.answer, interactive=not self._as_json)
+            self._prompt = PermissionPrompt(
+                begun.agent, partial(self._answer, begun.agent), interactive=not self._as_json
+            )
             for text in status.place_of(running.attempt):
                 self._tell(text)
             for asked in running.attempt.permissions.values():
                 if asked.is_open:
-                    self._prompt.asked({"id": asked.id, "tool": asked.tool, "input": asked.input})
+                    about = {"tool": asked.tool, "input": asked.input, "command": asked.asked.command}
+                    self._prompt.asked({"id": asked.id, **about})
         if self._interrupts and running is not None:
             self._stop(begun)
         following = asyncio.create_task(self._follow(begun))
@@ -358,6 +311,8 @@ class Foreground:
                 ended.result()
                 await asyncio.wait([leaving, following], return_when=asyncio.FIRST_COMPLETED)
             if leaving.done() and (running is None or running.attempt.is_open):
+                following.cancel()
+                await asyncio.wait([following], timeout=WRITE_S_MAX)
                 self._detach(begun)
                 return SIGNALLED + self._leaving.result()
             if following.done():  # else it has ended, and the rest of its output is not wanted
@@ -374,7 +329,12 @@ class Foreground:
         """Line 8/8: print what happens to the attempt, on a thread: a terminal that blocks blocks nothing else."""
         write = _print_document if self._as_json else self._lines.show
         async for event in self._m.agents.follow(begun.attempt, after=begun.after, owner=begun.owner):
-            await asyncio.to_thread(write, event)
+            writing = asyncio.ensure_future(asyncio.to_thread(write, event))
+            try:
+                await asyncio.shield(writing)
+            except asyncio.CancelledError:
+                await writing  # what is being printed is printed before the last words
+                raise
             if self._prompt is not None:
                 self._prompt.see(event)
 

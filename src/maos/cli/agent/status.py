@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,13 +18,16 @@ from maos.cli.failures import CONFLICT, FAILED, LIMIT_REACHED, MAY_PASS, NEEDS_P
 from maos.cli.render import Column, Listing, clean, wrap
 from maos.model import failure as failures
 from maos.model.status import AgentState
+from maos.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from maos.agents.kinds import Installed
     from maos.app import Maos
     from maos.model.attempt import Attempt
-    from maos.runs.status import Blocked, Conflicted, FileChange, Merged
-    from maos.views.agents import AgentDetails, AgentStatus
+    from maos.model.read_models import AgentStatus
+    from maos.runs.pull_request import PullRequest
+    from maos.runs.results import Blocked, Conflicted, FileChange, Merged
+    from maos.views.agents import AgentDetails
 
 T = TypeVar("T")
 
@@ -32,15 +37,20 @@ ABILITIES = ("resume", "steer", "cost", "mcp", "permission")
 ENDINGS = {AgentState.DONE: "good", AgentState.FAILED: "bad"}
 LIMITS = ("timed_out", "silent", "turns_reached", "budget_reached")
 RECORDED = (
-    "owner", "pid", "folder", "session", "model", "order", "workspace", "lines", "retries", "troubles", "discoveries",
-    "discovery_count", "tools_done",
+    "owner", "pid", "folder", "session", "model", "order", "workspace", "lines", "retries", "troubles", "tools_done",
 )  # fmt: skip
 """What the document about an agent has of its newest attempt."""
 ATTEMPT = (
-    "number", "status", "failure", "message", "turns", "cost_usd", "tokens", "planned_us", "started_us", "ended_us",
-    "checkpoints",
+    "number", "status", "failure", "message", "turns", "cost_usd", "estimated_usd", "unpriced_tokens", "tokens",
+    "planned_us", "started_us", "ended_us", "checkpoints",
 )  # fmt: skip
 """What it has of each attempt."""
+BAR_WIDTH = 30
+PATCH_STYLES = (
+    ("diff ", "bold"), ("index ", "bold"), ("--- ", "bold"), ("+++ ", "bold"), ("new file", "bold"),
+    ("deleted file", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"),
+)  # fmt: skip
+"""How lines of a patch look, by how they begin."""
 SIGNS = {"added": ("+", "green"), "deleted": ("-", "red")}
 
 STYLES = {
@@ -55,6 +65,12 @@ def _doing(each: AgentStatus) -> str:
     return words.one_line(text, 60)
 
 
+def _left(each: AgentStatus) -> str:
+    from maos.runs.budgets import Allowance
+
+    return words.left(Allowance(each.left_usd, None, each.left_s))
+
+
 def _tokens(each: AgentStatus) -> str:
     spent = each.tokens
     total = spent.input + spent.output + spent.cache_read + spent.cache_write
@@ -64,24 +80,25 @@ def _tokens(each: AgentStatus) -> str:
 AGENTS: Listing[AgentStatus] = Listing(
     "agents",
     (
-        Column("agent", lambda each: each.agent, style="bold", yields=1),
+        Column("agent", lambda each: each.agent, style="bold"),
         Column("kind", lambda each: each.kind, yields=1),
         Column("status", lambda each: each.status),
-        Column("since", lambda each: render.when(each.since_us)),
-        Column("cost", lambda each: words.money(each.cost_usd) if each.cost_usd else "", right=True),
+        Column("since", lambda each: render.when(each.since_us), yields=2),
+        Column("cost", words.cost, right=True),
         Column("tokens", _tokens, right=True),
-        Column("doing", _doing, style="dim", yields=2),
+        Column("left", _left, yields=2),
+        Column("doing", _doing, style="dim", yields=3),
     ),
 )
 
 
 def _able(ability: str, each: Installed) -> str:
-    return "yes" if getattr(each.capabilities, ability) else ""
+    return ("some" if each.capabilities.varies else "yes") if getattr(each.capabilities, ability) else ""
 
 
 def _kind(each: Installed) -> documents.Document:
     said = {name: getattr(each, name) or None for name in ("found", "missing", "hint")}
-    return {"kind": each.name, "summary": each.summary, **said, **documents.of(each.capabilities, *ABILITIES)}
+    return {"kind": each.name, "summary": each.summary, **said, **documents.of(each.capabilities, *ABILITIES, "varies")}
 
 
 KINDS: Listing[Installed] = Listing(
@@ -98,8 +115,16 @@ KINDS: Listing[Installed] = Listing(
 
 log_options = options(
     click.option("-f", "--follow", is_flag=True, help="Continue until it has ended, whichever process runs it."),
+    click.option(
+        "-n",
+        "--lines",
+        "count",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="Only the last N lines of what is recorded.",
+    ),
     click.option("--attempt", "number", type=click.IntRange(min=1), metavar="N", help="Only this attempt of an agent."),
-    click.option("--since", type=WHEN, help="Only what an agent did since a time: ISO 8601, or 15m, 2h, 3d ago."),
+    click.option("--since", type=WHEN, help="Only what happened since a time: ISO 8601, or 15m, 2h, 3d ago."),
     click.option("--raw", is_flag=True, help="Exactly the bytes that an agent printed; not for terminals."),
 )
 
@@ -113,19 +138,27 @@ def on_agent(agent: str, act: Callable[[Maos, str], Awaitable[T]]) -> Callable[[
     return work
 
 
-@json_command("maos agent list", "maos agent list --all --json")
+@json_command("maos agent list", "maos agent list --all --json", "maos agent list --checks")
 @click.option("--all", "everything", is_flag=True, help="Also those that ended more than a day ago.")
-def list_(database: DatabaseTarget, everything: bool, as_json: bool) -> None:
+@click.option("--checks", is_flag=True, help="Also those that checked the work of another agent, or merged it.")
+def list_(database: DatabaseTarget, everything: bool, checks: bool, as_json: bool) -> None:
     """List the agents that run, and those that ran.
 
     Beside running, done, failed and stopped, an agent can be detached (it works, and no engine records it: `maos agent
     attach`) or interrupted (it has exited, and so has its engine: `maos agent resume`).
     """
-    found, older = database.read(lambda m: m.agents.statuses(everything=everything))
+
+    async def work(m: Maos) -> tuple[list[AgentStatus], int, int]:
+        return *await m.views.agents.statuses(everything=everything, checks=checks), await m.views.agents.never_run()
+
+    found, older, never_run = database.read(work)
     if as_json:
-        AGENTS.show(found, as_json=True, older=older)
+        AGENTS.show(found, as_json=True, older=older, never_run=never_run)
     else:
         show_list(found, older=older)
+        if never_run:
+            have = "agent has a state and has" if never_run == 1 else "agents have a state and have"
+            render.line((f"{never_run} {have} not run (`maos state list`)", "dim"))
 
 
 def show_list(found: Sequence[AgentStatus], *, older: int = 0) -> None:
@@ -159,9 +192,11 @@ def show(database: DatabaseTarget, agent: str, full: bool, as_json: bool) -> Non
     now, newest = found.now, found.newest
     if as_json:
         more = {
-            "tools_open": msgspec.to_builtins(newest.tools_open),
+            "tools_open": msgspec.to_builtins(newest.known.unknown),
             "permissions": msgspec.to_builtins(newest.permissions),
             "files": documents.of(found.files),
+            "discoveries": [each.data for each in found.discoveries],
+            "state_version": found.state_version,
             "attempts": [documents.of(each, *ATTEMPT) for each in found.attempts],
         }
         documents.show({**documents.of(now), **documents.of(newest, *RECORDED), **more})
@@ -173,7 +208,9 @@ def show(database: DatabaseTarget, agent: str, full: bool, as_json: bool) -> Non
     for label, text, whole in _rows(found, None if full else SHOWN_MAX):
         room = None if full or whole else render.room_for_value(LABEL_WIDTH + 2)
         if text:
-            render.line((f"{label:<{LABEL_WIDTH}}  ", "dim"), words.one_line(text, room))
+            indent = LABEL_WIDTH + 2
+            shown = render.wrap(words.one_line(text, room), sys.stdout, indent=" " * indent, used=indent)
+            render.line((f"{label:<{LABEL_WIDTH}}  ", "dim"), shown)
 
 
 class PageRow(NamedTuple):
@@ -195,9 +232,11 @@ def _rows(found: AgentDetails, most: int | None) -> Iterator[PageRow]:
     yield PageRow("result", now.result if ended else "")
     if now.status is AgentState.FAILED:
         yield PageRow("failed", ending(now).partition(": ")[2])
+        yield from _list("at", newest.traceback.splitlines()[-render.TRACEBACK_LINES_MAX :], None)
         yield PageRow("to do", _hint(now), whole=True)
         yield PageRow("not before", render.when(now.failure.reset_us) if now.failure and now.failure.reset_us else "")
-    yield from _list("unknown", [f"{each} (may have taken effect)" for each in _tools_unknown(newest)], most)
+    if now.status not in (AgentState.RUNNING, AgentState.STOPPING, AgentState.DETACHED):  # else it still runs them
+        yield from _list("unknown", [f"{each} (may have taken effect)" for each in _tools_unknown(newest)], most)
     for asked in newest.permissions.values():
         if asked.is_open:
             yield PageRow("asks", words.tool(asked.tool, asked.input))
@@ -205,10 +244,13 @@ def _rows(found: AgentDetails, most: int | None) -> Iterator[PageRow]:
     engine = newest.owner
     processes = f"agent {newest.pid}, recorded by {engine.get('pid')} on {engine.get('host')}"
     yield PageRow("processes", "" if ended else processes)
+    yield PageRow("left", _left(now))
     yield PageRow("works in", str(newest.order.get("cwd", "")), whole=True)
     yield from (PageRow("", line, whole=True) for line in _changes(found))
+    state = f"version {found.state_version}: maos state show {now.agent}" if found.state_version else ""
+    yield PageRow("state", state, whole=True)
     yield PageRow("session", newest.session if now.kind != "shell" else "")
-    yield from _list("found", [f"{each.keyword}: {each.text}" for each in newest.discoveries], most)
+    yield from _list("found", [f"{each.keyword}: {each.text}" for each in found.discoveries], most)
     points = [
         f"attempt {attempt.number}  {each.name}  {render.when(each.at_us)}  {(each.commit or 'no files')[:12]}"
         for attempt in reversed(found.attempts)
@@ -241,7 +283,7 @@ def _hint(now: AgentStatus) -> str:
 
 def _tools_unknown(newest: Attempt) -> list[str]:
     """Tools that may or may not have taken effect (I31)."""
-    return [words.tool(each.name, each.input) for each in newest.tools_open.values()]
+    return [words.tool(each.name, each.input) for each in newest.known.unknown.values()]
 
 
 def _changes(found: AgentDetails) -> list[str]:
@@ -251,7 +293,7 @@ def _changes(found: AgentDetails) -> list[str]:
     lines = [words.changed(found.files)]
     if not found.now.is_open:
         agent = found.now.agent
-        lines.append(f"to look: maos agent diff {agent}, to merge them: maos agent merge {agent}")
+        lines += [f"to look: maos agent diff {agent}", f"to merge them: maos agent merge {agent}"]
     return lines
 
 
@@ -268,22 +310,33 @@ def _counts(now: AgentStatus, newest: Attempt) -> list[str]:
 def _figures(now: AgentStatus) -> list[str]:
     """What it took, as far as its program says so."""
     tokens = _tokens(now)
-    cost = [words.money(now.cost_usd)] if now.cost_usd else []
+    cost = [words.cost(now)] if words.cost(now) else []
     return [*cost, f"{tokens} tokens"] if tokens else cost
+
+
+diff_options = options(
+    click.option("--stat", is_flag=True, help="The files, with the number of lines that were added and removed."),
+    click.option("--name-only", is_flag=True, help="Only the names of the files, one a line."),
+    click.option("--patch", is_flag=True, help="The changes themselves, as a patch that git can apply."),
+)
 
 
 @json_command("maos agent diff fixer", "maos agent diff fixer --patch | less", "maos agent diff fixer --json")
 @agent_argument
-@click.option("--patch", is_flag=True, help="Show the changes themselves, as a patch that git can apply.")
-def diff(database: DatabaseTarget, agent: str, patch: bool, as_json: bool) -> None:
+@diff_options
+def diff(database: DatabaseTarget, agent: str, stat: bool, name_only: bool, patch: bool, as_json: bool) -> None:
     """Show which files an agent has changed, up to its last checkpoint."""
     found = database.read(on_agent(agent, lambda m, name: m.agents.diff(name, patch=patch)))
     if as_json:
         documents.show(found)
+    elif name_only:
+        show_names(found.files)
     elif found.patch is not None:
-        sys.stdout.write(clean(found.patch, lines=True) if sys.stdout.isatty() else found.patch)
+        show_patch(found.patch)
     elif not found.files:
         render.line((clean(found.agent), "bold"), " has changed no files")
+    elif stat:
+        show_stat(found.files)
     else:
         show_files(found.files)
 
@@ -295,44 +348,139 @@ def show_files(files: Sequence[FileChange]) -> None:
         render.line((f"{sign} ", style), clean(each.path), (f"  {words.counts(each)}", "dim"))
 
 
+def show_names(files: Sequence[FileChange]) -> None:
+    """Print the names of files, each once."""
+    for path in dict.fromkeys(each.path for each in files):
+        render.line(clean(path))
+
+
+def show_stat(files: Sequence[FileChange]) -> None:
+    """Print files with a bar for the lines that were added and removed, and the sum, as git does."""
+    width = min(
+        max((len(clean(each.path)) for each in files), default=0), max(20, render.room_for_value(BAR_WIDTH + 10))
+    )
+    largest = max(((each.added or 0) + (each.removed or 0) for each in files), default=0)
+    scale = min(1.0, BAR_WIDTH / largest) if largest else 1.0
+    for each in files:
+        path = clean(each.path)
+        path = path if len(path) <= width else "…" + path[1 - width :]
+        if each.added is None or each.removed is None:
+            render.line(f"  {path:<{width}}  binary")
+            continue
+        plus, minus = (math.ceil(count * scale) for count in (each.added, each.removed))
+        render.line(f"  {path:<{width}}  {each.added + each.removed:>4} ", ("+" * plus, "green"), ("-" * minus, "red"))
+    render.line(f"  {words.changed(files)}")
+
+
+def show_patch(patch: str) -> None:
+    """Print a patch: as it is, or on a terminal in colours and with what is not seen spelled out."""
+    if not sys.stdout.isatty():
+        sys.stdout.write(patch)
+        return
+    for line in clean(patch, lines=True).splitlines():
+        style = next((found for start, found in PATCH_STYLES if line.startswith(start)), "")
+        sys.stdout.write(render.styled(line, style, sys.stdout) + "\n")
+
+
+merge_options = options(
+    click.option("--branch", default="", metavar="NAME", help="Merge into this branch, without touching your files."),
+    click.option("--message", default="", help="The message, of one commit.  [default: what was asked for]"),
+    click.option("--dry-run", is_flag=True, help="Only show what would be merged, and what prevents it."),
+)
+
+
 @json_command("maos agent merge fixer", "maos agent merge fixer --message 'Fix the parser' --json")
 @agent_argument
+@merge_options
 @click.option("--into", type=click.Path(exists=True, file_okay=False), default=".", help="The folder to merge into.")
-@click.option("--message", default="", help="The message of the commit.  [default: the agent's task]")
-def merge(database: DatabaseTarget, agent: str, into: str, message: str, as_json: bool) -> int:
+def merge(database: DatabaseTarget, /, agent: str, as_json: bool, **given: Any) -> int:
     """Merge the work of an agent into the branch checked out here.
 
-    As one commit, all of it or nothing: files that both sides changed are named, and so are changes of yours that are
-    in the way.
+    As one commit, all of it or nothing: files that both sides changed are shown with both sides, and changes of yours
+    that are in the way are named.
     """
 
     async def work(m: Maos) -> tuple[str, Merged | Conflicted | Blocked]:
         name = await m.agents.find(agent)
-        return name, await m.agents.merge(name, into=into, message=message)
+        return name, await m.agents.merge(name, **given)
 
     name, done = database.write(work)
-    by_hand = f"tell it what changed, or apply its patch: `maos agent diff {name} --patch`"
-    return show_merge("agent", name, done, f"`maos agent resume {name}` and {by_hand}", as_json=as_json)
+    by_hand = [
+        f"maos agent merge {name} --branch NAME: puts the work on a branch of its own, where nothing conflicts",
+        f"maos agent resume {name}: tell the agent what changed",
+        f"maos agent diff {name} --patch: its patch, to apply by hand",
+    ]
+    return show_merge("agent", name, done, by_hand, as_json=as_json)
 
 
-def show_merge(noun: str, name: str, done: Any, by_hand: str, *, as_json: bool) -> int:
+def show_merge(
+    noun: str,
+    name: str,
+    done: Any,
+    by_hand: Sequence[str],
+    *,
+    as_json: bool,
+    pull_request: PullRequest | None = None,
+    text_file: str = "",
+) -> int:
     """Print what merging the work of an agent or a run did, and return the exit code; `by_hand` is for a conflict."""
     outcome = type(done).__name__.lower()
     code = 0 if outcome == "merged" else CONFLICT
     if as_json:
-        unknown = {"commit": "", "messages": (), "why": "", "hint": ""}
-        documents.show({noun: name, "outcome": outcome, "files": done.files, **unknown, **done._asdict()})
+        unknown = {"commit": "", "messages": (), "conflicts": (), "commits": (), "why": "", "hint": "", "branch": ""}
+        known = {noun: name, "outcome": outcome, "files": done.files, **unknown, **documents.of(done)}
+        documents.show({**known, **({"pull_request": documents.of(pull_request)} if pull_request else {})})
         return code
     if outcome == "blocked":
         report(f"{done.why}: {', '.join(done.files)}" if done.files else done.why, done.hint)
-    elif outcome == "conflicted":
-        report(f"both sides changed {', '.join(done.files)}; nothing was merged", f"commit yours, then {by_hand}")
-    elif not done.files:
-        render.line("nothing to merge: your branch has everything already")
-    else:
-        files = render.many(len(done.files), "file")
-        render.line((clean(name), "bold"), f": {files} merged as commit {done.commit[:12]}")
+        return code
+    if outcome == "conflicted":
+        _report_conflict(done, by_hand)
+        return code
+    to_stdout = pull_request is not None and text_file == "-"
+    for line in _merged_lines(name, done, pull_request, text_file):
+        if to_stdout:
+            click.echo("".join(part if isinstance(part, str) else part[0] for part in line), err=True)
+        else:
+            render.line(*line)
+    if pull_request is not None and to_stdout:
+        click.echo(pull_request.body, nl=False)
     return code
+
+
+def _report_conflict(done: Conflicted, by_hand: Sequence[str]) -> None:
+    from maos.runs.merges import explain
+
+    report(f"both sides changed {', '.join(done.files)}; nothing was merged")
+    for text in explain(done.conflicts, ours="your branch", theirs="the work"):
+        style = {"<<<<": "bold", "====": "bold", ">>>>": "bold"}.get(text.strip()[:4], "")
+        click.echo(render.styled(f"  {clean(text)}", style, sys.stderr), err=True)
+    click.echo("what you can do:", err=True)
+    for text in by_hand:
+        click.echo(wrap(f"  {clean(text)}", sys.stderr, indent="    "), err=True)
+
+
+def _merged_lines(
+    name: str, done: Merged, pull_request: PullRequest | None, text_file: str
+) -> Iterator[Sequence[str | render.Part]]:
+    if not done.files:
+        yield ("nothing to merge: your branch has everything already",)
+        return
+    would = "would be " if done.dry_run else ""
+    where = f" on {clean(done.branch)}" if done.branch else ""
+    made = f"{render.many(len(done.commits), 'commit')}{where}, {render.many(len(done.files), 'file')}"
+    yield ((clean(name), "bold"), f": {would}merged as {made}")
+    for each in done.commits:
+        files = render.many(len(each.files), "file")
+        subject = render.wrap(f"{clean(each.subject)}  {files}", sys.stdout, indent=" " * 15, used=15)
+        yield ("  ", (each.commit[:12], "yellow"), f" {subject}")
+    if done.dry_run:
+        return
+    if done.remote and done.branch:
+        yield ("to push: ", (shlex.join(["git", "push", "-u", done.remote, done.branch]), "bold"))
+    if pull_request is not None and text_file != "-":
+        create = ["gh", "pr", "create", "--head", done.branch, "--title", pull_request.title, "--body-file", text_file]
+        yield ("to open a pull request: ", (clean(shlex.join(create)), "bold"))
 
 
 # --- the end of an attempt ---------------------------------------------------------------------------------------
@@ -366,9 +514,11 @@ def show_end(found: AgentDetails) -> None:
     text = render.styled(clean(ending(now)), ENDINGS.get(now.status, "warning"), sys.stderr)
     click.echo("".join([text, *(f" · {part}" for part in [took, *_figures(now)] if part)]), err=True)
     advice, failure = _hint(now), now.failure
+    for said_below in (", then resume", f", then `maos agent resume {now.agent}`"):
+        advice = advice.removesuffix(said_below) if now.resumable else advice
     lines = [
         *_changes(found),
-        "" if now.resumable and "resume" in advice else advice,
+        "" if advice.startswith("`maos agent resume ") or (failure and failure.reset_us) else advice,
         f"it can be resumed from {render.when(failure.reset_us)}" if failure and failure.reset_us else "",
         f"unknown whether they took effect: {unknown}" if unknown else "",
         words.continue_with(now.resumable) if now.resumable else f"more: maos agent show {now.agent}",
@@ -392,7 +542,8 @@ def kinds(_database: DatabaseTarget, as_json: bool) -> None:
     """List the kinds of agents, and which are on this machine.
 
     resume: resumes its own session after it was killed. steer: accepts messages while it works. cost: reports what it
-    costs. mcp: can be given tools. permission: asks before it does something, and can be answered.
+    costs. mcp: can be given tools. permission: asks before it does something, and can be answered. some: it depends on
+    the program.
     """
     from maos.agents import kinds as known  # loads what finds each kind's program
 

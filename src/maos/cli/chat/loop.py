@@ -19,7 +19,7 @@ from maos.cli.runs.live import LiveView
 from maos.errors import InvalidInput, MaosError
 from maos.ids import only
 from maos.model import question
-from maos.model.events.parts import PERSON
+from maos.model.events.parts import Limits
 from maos.model.plan import BadPlan
 from maos.model.run import Run
 from maos.model.status import TaskStatus
@@ -82,7 +82,7 @@ class ChatLoop(ChatSession):
                 if showing.done():
                     showing.result()
                 if self.run.is_over:
-                    await self._guarded(self.run.conclude())
+                    await self._guarded(self.conclude())
                 elif reading is not None and reading.done():
                     line = reading.result()
                     if line is None and self.lines.by_person:
@@ -90,7 +90,7 @@ class ChatLoop(ChatSession):
                     reading = None if line is None else self._read()
                     if line is not None:
                         await self._guarded(self._take(line))
-                elif reading is None and not self.run.is_executing:
+                elif reading is None and (not self.run.is_executing or self.is_unapproved):
                     return
                 else:
                     await self.run.wait()
@@ -117,6 +117,8 @@ class ChatLoop(ChatSession):
         if not text:
             return
         self.view.report(f"› {text}", "bold")
+        if not self.lines.by_person:
+            await self.until_planned()
         prompt = line.prompt or self.prompt()
         if text.startswith("/"):
             await self.record(text)
@@ -128,7 +130,7 @@ class ChatLoop(ChatSession):
             await self.decide(text, self.proposal)
         elif prompt.kind == "answer":
             await self.record(text, asked=prompt.ref)
-            await self.run.answer(prompt.ref, text)
+            await self.answer(prompt.ref, text)
         elif self.run.run is None:
             await self.plan(text)
         elif self.run.is_executing:
@@ -144,6 +146,8 @@ class ChatLoop(ChatSession):
         if self.proposal is not None and self.proposal.what == "plan" and not self._interrupts:
             self.complain("the plan was not approved; nothing was started", f"maos chat {self.id} continues")
             return USAGE
+        if self.is_unapproved:
+            self.complain("the plan was not approved", f"`maos chat {self.id}` or `maos resume {self.id}` asks again")
         if self.run.is_ours:
             await self._pause_or_detach()
         if self._signal:
@@ -168,9 +172,7 @@ class ChatLoop(ChatSession):
         self._signal = self._signal or signal.SIGINT
 
     def _interrupt(self) -> None:
-        if self.planning is not None:
-            self.planning.cancel()
-        elif self.is_leaving:
+        if self.is_leaving:
             self._is_detaching = True
             self.run.changed.set()
         elif not self.lines.drop():
@@ -201,7 +203,7 @@ class ChatLoop(ChatSession):
             raise InvalidInput("the message is empty", hint="@NAME TEXT sends one to an agent")
         run, bus = self._known(), self.m.bus
         if to.lower() == "all":
-            sent = await bus.broadcast(PERSON, run.id, said.strip())
+            sent = await bus.broadcast(self.m.principal.sender, run.id, said.strip())
             if not sent.to:
                 raise InvalidInput("no agent works that could receive it", hint="/add TEXT gives more work")
             self.reply(f"sent to {', '.join(words.task_of(run.id, each) for each in sent.to)}")
@@ -213,7 +215,7 @@ class ChatLoop(ChatSession):
         if run.tasks[task].attempts:
             await self.m.agents.tell(agent, said.strip())
         else:
-            await bus.send(PERSON, agent, said.strip())
+            await bus.send(self.m.principal.sender, agent, said.strip())
         self.reply(f"sent to {task}")
 
     async def _do_help(self, _rest: str) -> None:
@@ -260,7 +262,7 @@ class ChatLoop(ChatSession):
         if self.run.run is not None:
             raise InvalidInput("there is a run already", hint=f"/add @{rest or 'FILE'} adds to it, /new begins another")
         draft = plans.read(rest)
-        self.id, self.request = self.id or new_id(), f"the plan {rest}"
+        self.id = self.id or new_id()
         await self.propose(draft)
 
     async def _do_pause(self, _rest: str) -> None:
@@ -271,7 +273,7 @@ class ChatLoop(ChatSession):
     async def _do_concurrency(self, rest: str) -> None:
         self._known()
         agents = _number(rest)
-        self.run.set_concurrency(agents)
+        await self.run.set_limits(Limits(concurrency=agents))
         self.reply(f"at most {agents} at once from now on")
 
     async def _do_resume(self, rest: str) -> None:
@@ -279,7 +281,7 @@ class ChatLoop(ChatSession):
         agents = _number(rest) if rest else None
         if self.run.is_executing:
             raise InvalidInput(f"{run.id} is executed already", hint="/pause first, to change how")
-        await self.resume({"concurrency": agents} if agents else {})
+        await self.resume(Limits(concurrency=agents))
 
     async def _do_stop(self, rest: str) -> None:
         run = self._known()

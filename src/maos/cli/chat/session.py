@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -17,21 +17,18 @@ import msgspec
 from maos.bus.history import SentMessage
 from maos.cli import words
 from maos.cli.input import PipedLines, Prompt
-from maos.cli.render import clean
 from maos.cli.runs import page, plans
 from maos.cli.runs.foreground import introduce
-from maos.cli.runs.live import LiveRun, LiveView, prompt_of
-from maos.errors import InvalidInput, NotFound
-from maos.model.events.parts import PERSON
-from maos.model.plan import Plan
-from maos.model.question import NO, YES
+from maos.cli.runs.live import EDIT, LiveRun, LiveView, prompt_of
+from maos.errors import InvalidInput
+from maos.model.events.parts import PERSON, Limits
+from maos.model.question import NO, PLAN, YES
 from maos.model.run import Run, chat_stream
-from maos.plans.parser import to_source
 from maos.plans.source import Source
+from maos.runs import planner
 from maos.runs.plan_input import Addition, ValidPlan, validate
-from maos.runs.planner import planner_of
-from maos.runs.service import new_id
 from maos.runs.status import is_executing, is_interrupted
+from maos.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -42,7 +39,6 @@ LABELS = {
     "plan": "start it? yes, no, edit, or what to change › ",
     "more": "add it and resume? yes or no › ",
     "resume": "resume? yes or no › ",
-    "replan": "plan it? yes or no › ",
 }
 
 
@@ -50,7 +46,7 @@ class Proposal(NamedTuple):
     """Something that is done when the person says yes."""
 
     what: str
-    """plan: start a run of it · more: add it to the run · resume: resume the run · replan: plan the request again."""
+    """plan: start a run of it · more: add it to the run · resume: resume the run."""
     plan: ValidPlan | Addition | None = None
     draft: Source | None = None
     offered: bool = False
@@ -67,10 +63,8 @@ class ChatSession:
         self.lines: PipedLines | LiveTerminal = view.terminal if is_person and view.terminal else PipedLines()
         self.run = LiveRun(m, view, given["notify"])
         self.id = ""
-        """The run that this is about; it has its id before it is planned."""
-        self.request = ""
+        """The run that this is about; that of a plan file has its id before the plan is approved."""
         self.proposal: Proposal | None = None
-        self.planning: asyncio.Task[Plan] | None = None
         self.is_leaving = False
         self._made_with = made_with
         """The folder, the options and the types of agents of new runs."""
@@ -98,8 +92,6 @@ class ChatSession:
 
     def prompt(self) -> Prompt:
         """What a line means now."""
-        if self.planning is not None:
-            return Prompt("wait", "(planning; Ctrl+C stops it) › ")
         if self.proposal is not None:
             return Prompt("decide", LABELS[self.proposal.what])
         if self.run.run is None:
@@ -107,6 +99,8 @@ class ChatSession:
         asked = self.run.questions
         if asked and self.run.is_executing:
             return prompt_of(self.id, asked[0], len(asked) - 1)
+        if self.run.is_planning:
+            return Prompt("talk", "(planning) to the planner › ")
         return Prompt("talk", "to all › ") if self.run.is_executing else Prompt("more", "what else? › ")
 
     async def record(self, text: str, **more: Any) -> None:
@@ -117,37 +111,40 @@ class ChatSession:
     # --- plans -----------------------------------------------------------------------------------------------
 
     async def plan(self, request: str) -> None:
-        """Have a request planned, and propose the plan."""
-        self.id, self.request = new_id(), request
-        await self.record(request, request=request)
-        await self._request_plan()
+        """Start a run of a request: an agent plans it, and the run asks whether to run the plan."""
+        folder, options = self._made_with["folder"], self._made_with["options"]
+        run = await self.m.runs.start_request(request, folder=folder, options=options, is_approved=self._auto)
+        self.id = run.id
+        await self.record(request)
+        await self._start(run)
+        self.reply(f"{options['kind']} plans; `maos logs -f {run.agent(planner.NAME)}` shows its output")
 
-    async def _request_plan(self) -> None:
-        kind = self._made_with["options"]["kind"]
-        self.reply(f"{kind} plans; `maos agent logs -f {planner_of(self.id)}` shows its output")
-        await self._planned(self.m.runs.plan(self.request, run=self.id, **self._made_with))
+    async def _start(self, run: Run) -> None:
+        """Execute a run that was just recorded."""
+        introduce(self.view, run)
+        await self.run.execute(run.id)
 
-    async def _planned(self, work: Coroutine[Any, Any, Plan]) -> None:
-        planning = self.planning = asyncio.create_task(work)
-        planning.add_done_callback(lambda _task: self.run.changed.set())
-        self.lines.ask(self.prompt())
-        try:
-            while not planning.done() and not self.is_leaving:
-                await self.run.wait()
-            planning.cancel()
-            plan = await planning
-        except asyncio.CancelledError:
-            self.reply("there is no plan; nothing was started")
-            return
-        finally:
-            self.planning = None
-            self.lines.forget()
-        await self.propose(to_source(plan, "the plan of the agent"))
+    async def until_planned(self) -> None:
+        """Wait while the plan is being made: a script says what comes next before it can know."""
+        while self.run.is_planning and not self.is_leaving:
+            await self.run.wait()
+
+    @property
+    def is_unapproved(self) -> bool:
+        """Whether the run asks whether to run its plan."""
+        return any(each.kind == PLAN for each in self.run.questions)
+
+    async def conclude(self) -> None:
+        """Print the summary of a run that is over for now; one whose plan was refused is done with."""
+        await self.run.conclude()
+        run = self.run.run
+        if run is not None and run.status == "cancelled" and run.planner is not None and len(run.tasks) == 1:
+            await self.begin_anew("nothing was started; say what is to be done")
 
     async def propose(self, draft: Source) -> None:
-        """Show a plan, and ask whether to start it."""
+        """Show the plan of a file, and ask whether to start it."""
         plan = validate(draft, self._made_with["types"])
-        self.view.emit({"kind": "plan", "run": self.id, **msgspec.to_builtins(plan.plan)})
+        self.view.emit({"kind": "plan", **msgspec.to_builtins(plan.plan)})
         await self.view.write(lambda: plans.show(plan, self._made_with["options"]))
         await self._ask(Proposal("plan", plan, draft))
 
@@ -172,15 +169,14 @@ class ChatSession:
     async def decide(self, text: str, proposal: Proposal) -> None:
         """Act on what the person says to a proposal."""
         said = text.lower().strip(" .!")
-        if proposal.offered and said not in (*YES, *NO, "e", "edit"):
+        if proposal.offered and said not in (*YES, *NO, *EDIT):
             await self.begin_anew()
             await self.plan(text)
             return
-        refused = said in NO and proposal.what in ("plan", "replan")
-        await self.record(text, **({"refused": True} if refused else {}))
+        await self.record(text)
         if said in YES:
             await self._accept(proposal)
-        elif refused or (said in NO and proposal.offered):
+        elif said in NO and (proposal.what == "plan" or proposal.offered):
             await self.begin_anew("nothing was started; say what is to be done")
         elif said in NO:
             self.proposal = None
@@ -188,18 +184,31 @@ class ChatSession:
         elif proposal.what != "plan":
             self.proposal = None
             await (self.add([text]) if self.run.run is not None else self.plan(text))
-        elif said in ("e", "edit"):
+        elif said in EDIT:
             await self._edit(proposal)
         else:
-            self.reply("the plan is changed")
-            await self._planned(self.m.runs.plan(self.request, run=self.id, change=text, **self._made_with))
+            raise InvalidInput(
+                f"{text!r} is neither yes, no nor edit", hint="the plan is in a file, so no agent changes it"
+            )
+
+    async def answer(self, ref: str, text: str) -> None:
+        """Answer a question, or open the editor with the plan that is asked about."""
+        question = next((each for each in self.run.questions if each.ref == ref), None)
+        if question is None or question.kind != PLAN or text.lower() not in EDIT:
+            await self.run.answer(ref, text)
+        else:
+            await self.run.edit_plan(self._person())
+
+    def _person(self) -> LiveTerminal:
+        """Where a person types; InvalidInput when a program does."""
+        if isinstance(self.lines, PipedLines):
+            raise InvalidInput("an editor needs a terminal", hint="say what to change, or yes or no")
+        return self.lines
 
     async def _edit(self, proposal: Proposal) -> None:
         draft = proposal.draft
         assert draft is not None
-        if not self.lines.by_person:
-            raise InvalidInput("an editor needs a terminal", hint="say what to change, or yes or no")
-        async with self.lines.hidden():
+        async with self._person().hidden():
             text = await asyncio.to_thread(click.edit, draft.text, extension=draft.suffix)
         edited = draft._replace(text=draft.text if text is None else text)
         self.proposal = proposal._replace(draft=edited)  # kept when it is wrong, to be corrected
@@ -207,13 +216,9 @@ class ChatSession:
 
     async def _accept(self, proposal: Proposal) -> None:
         self.proposal = None
-        if proposal.what == "replan":
-            await self._request_plan()
-        elif isinstance(proposal.plan, ValidPlan):
+        if isinstance(proposal.plan, ValidPlan):
             folder, options = self._made_with["folder"], self._made_with["options"]
-            run = await self.m.runs.start(proposal.plan, folder=folder, options=options, id=self.id)
-            introduce(self.view, run)
-            await self.run.execute(self.id)
+            await self._start(await self.m.runs.start(proposal.plan, folder=folder, options=options, id=self.id))
         else:
             await self.resume(add=proposal.plan)
 
@@ -228,16 +233,7 @@ class ChatSession:
             self.reply("say what is to be done; /help lists what else you can say")
 
     async def _continue(self, id: str, *, offered: bool) -> None:
-        try:
-            self.id = (await self.m.runs.find(id)).id
-        except NotFound:
-            unplanned = await self.m.runs.conversations.unplanned(id)
-            if unplanned is None:
-                raise
-            self.id, self.request = unplanned.id, unplanned.request
-            self.reply(f"you requested this, and there is no run of it yet: {clean(self.request)}", run=self.id)
-            await self._ask(Proposal("replan", offered=offered))
-            return
+        self.id = (await self.m.runs.find(id)).id
         said, typed = await _past(self.m, self.id)
         run = await self.run.follow(self.id)
         if len(said) > LINES_SHOWN_MAX:
@@ -253,15 +249,15 @@ class ChatSession:
         elif run.status != "completed":
             await self._ask(Proposal("resume", offered=offered))
 
-    async def resume(self, options: Mapping[str, Any] | None = None, add: Addition | None = None) -> None:
+    async def resume(self, limits: Limits | None = None, add: Addition | None = None) -> None:
         """Claim a run that has something left to do, with more tasks if there are any, and execute it here."""
-        await self.m.runs.resume(self.id, self.view, options=options, add=add)
+        await self.m.runs.resume(self.id, self.view, limits=limits, add=add)
         await self.run.execute(self.id)
 
     async def begin_anew(self, text: str = "") -> None:
         """Talk about another run from now on."""
         await self.run.unfollow()
-        self.proposal, self.id, self.request = None, "", ""
+        self.proposal, self.id = None, ""
         if text:
             self.reply(text)
 
@@ -286,9 +282,6 @@ async def _past(m: Maos, id: str) -> tuple[list[words.Line], list[str]]:
 
 
 async def _latest(m: Maos) -> str:
-    """The newest run or conversation that is unfinished and that no engine executes; empty when there is none."""
-    unplanned = await m.runs.conversations.unplanned()
+    """The newest run that is unfinished and that no engine executes; empty when there is none."""
     left = [each for each in await m.runs.unfinished() if not is_executing(each)]
-    if unplanned is not None and (not left or unplanned.at_us > left[0].updated_us):
-        return unplanned.id
     return left[0].id if left else ""

@@ -6,30 +6,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+import shlex
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import commands, documents, render, words
-from maos.cli.agent.status import log_options, show_files, show_merge
-from maos.cli.commands import LINES, dry_run_option, forward, id_argument, json_command, run_argument, yes_option
+from maos import settings
+from maos.cli import commands, documents, remote, render, words
+from maos.cli.agent.status import (
+    diff_options,
+    log_options,
+    merge_options,
+    show_files,
+    show_merge,
+    show_names,
+    show_patch,
+    show_stat,
+)
+from maos.cli.commands import (
+    JSON,
+    LINES,
+    FiniteRange,
+    dry_run_option,
+    forward,
+    id_argument,
+    is_given,
+    json_command,
+    run_argument,
+    yes_option,
+)
 from maos.cli.database import DatabaseTarget, ask, need_yes
+from maos.cli.failures import note
 from maos.cli.render import Column, Listing, clean
 from maos.cli.runs import page
+from maos.cli.runs.start import changes_of, limit_changes
 from maos.cli.runs.travel import point
 from maos.errors import InvalidInput, NotFound
+from maos.faults import crash_point
+from maos.files import private_folder, replace_file
 from maos.ids import AGENT, RUN, TASK, WORKFLOW, Target
 
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.cleanup import Statistics
+    from maos.model.read_models import ChangedField
     from maos.model.run import Run
     from maos.runs.cleanup import Cleanup, Removal
-    from maos.runs.status import Blocked, Conflicted, Merged, RunView
-    from maos.travel.points_in_time import ChangedField, Difference, PointInTime
+    from maos.runs.pull_request import PullRequest
+    from maos.runs.results import Blocked, Conflicted, Merged, TaskFiles
+    from maos.runs.status import RunView
+    from maos.travel.points_in_time import Difference, PointInTime
+    from maos.workflows.status import WorkflowRetry
 
 CHANGES_SHOWN_MAX = 50
 FIRST_VERSION = "1"
@@ -45,6 +75,9 @@ def pause(database: DatabaseTarget, id: str, as_json: bool) -> int:
     Its agents are stopped, and this waits until they have ended. The engine that executes the run stops them; if there
     is none, agents of the run that still work are stopped all the same. Messages and questions are kept.
     """
+
+    if database.is_remote:
+        return remote.steer(id, "pause", as_json=as_json)
 
     def said(now: RunView) -> str:
         if not now.run.is_open:
@@ -62,16 +95,42 @@ def pause(database: DatabaseTarget, id: str, as_json: bool) -> int:
     )
 
 
+@json_command(
+    "maos update r-1a2b3c --budget 10 --concurrency 8",
+    "maos update r-1a2b3c --time-limit 2h",
+    "maos update r-1a2b3c --tokens 0 --json",
+)
+@run_argument
+@limit_changes
+def update(database: DatabaseTarget, /, id: str, as_json: bool, **given: Any) -> int:
+    """Change the limits of a run, also while it is executed.
+
+    The engine that executes the run applies them at once: agents that are being stopped for a limit that is raised
+    continue, and --time-limit counts for agents at work too, unless their task or type has a limit of its own. A run
+    that is paused keeps them for `maos resume`.
+    """
+    limits = changes_of(given)
+
+    def said(now: RunView) -> str:
+        changed = [f"{words.LIMITS[name]} {words.limit(name, value)}" for name, value in limits.given.items()]
+        left = words.left(now.left)
+        return f": {', '.join(changed)}{f' ({left} left)' if left else ''}; the run is {page.spoken(now)}"
+
+    return _request(database, id, lambda m, each: m.runs.update(each.id, limits), said, tasks=False, as_json=as_json)
+
+
 @json_command("maos cancel r-1a2b3c", "maos cancel r-1a2b3c/api --json")
 @id_argument
 @click.option("--why", default="cancelled", help="The reason; shown with the run.")
 def cancel(database: DatabaseTarget, id: str, why: str, as_json: bool) -> int:
     """Cancel a run, or one task of it.
 
-    ID is RUN or RUN/TASK. Agents are stopped, and what is left is not started. A cancelled run can be resumed; a
-    cancelled task counts as failed until it is retried or skipped.
+    ID is RUN, RUN/TASK or a workflow run. Agents are stopped, what is left is not started, and worktrees in which
+    everything is saved are removed. A cancelled run can be resumed; a cancelled task counts as failed until it is
+    retried or skipped.
     """
-
+    if database.is_remote:
+        return remote.steer(id, "cancel", as_json=as_json, why=why)
     return _request(
         database,
         id,
@@ -79,33 +138,139 @@ def cancel(database: DatabaseTarget, id: str, why: str, as_json: bool) -> int:
         lambda now: f" is {page.spoken(now)}",
         workflow="maos.cli.workflow.runs:cancel",
         as_json=as_json,
+        why=why,
     )
 
 
-@json_command("maos retry r-1a2b3c", "maos retry r-1a2b3c/api --json")
+@json_command(
+    "maos retry r-1a2b3c",
+    "maos retry r-1a2b3c/api --command 'pytest -q tests/api'",
+    "maos retry r-1a2b3c/docs --edit",
+    "maos retry order-7",
+    "maos retry order-7/3 --yes --json",
+)
 @id_argument
-def retry(database: DatabaseTarget, id: str, as_json: bool) -> int:
-    """Retry the failed tasks of a run, or one of them.
+@click.option("--task", "text", default="", metavar="TEXT", help="Change what the task says, then retry it.")
+@click.option("--command", default="", metavar="COMMAND", help="Change the command of the task, then retry it.")
+@click.option("--edit", is_flag=True, help="Change its text or command in your editor ($VISUAL or $EDITOR).")
+@yes_option
+def retry(database: DatabaseTarget, id: str, text: str, command: str, edit: bool, yes: bool, as_json: bool) -> int:
+    """Retry the failed tasks of a run, or a failed workflow run.
 
-    ID is RUN or RUN/TASK. The engine that executes the run retries them; if there is none, `maos resume` does.
+    ID is RUN or RUN/TASK, a workflow run, or WORKFLOW/STEP. The engine that executes the run retries its tasks; if
+    there is none, `maos resume` does.
+
+    A workflow run begins again at the step that failed, with its code as it is now; finished steps are kept. With
+    WORKFLOW/STEP, that step and all that follow it are executed again, also finished ones, which needs --yes.
     """
+    if sum(map(bool, (text, command, edit))) > 1:
+        raise InvalidInput("--task, --command and --edit exclude each other", hint="use one of them")
+    target = database.read(lambda m: m.ids.find(id, RUN, AGENT, WORKFLOW))
+    if target.kind == WORKFLOW:
+        if text or command or edit:
+            raise InvalidInput(f"{target.id} is a workflow run: its code is what it does", hint="change its code")
+        return _retry_workflow(database, target, yes=yes, as_json=as_json)
 
-    return _request(
-        database,
-        id,
-        lambda m, each: m.runs.retry(each.run or each.id, tasks=[each.task] if each.task else ()),
-        lambda now: f": will be retried; the run is {page.spoken(now)}",
-        as_json=as_json,
-    )
+    def send(text: str, command: str) -> int:
+        argv = _argv(command)
+        return _request(
+            database,
+            id,
+            lambda m, each: m.runs.retry(
+                each.run or each.id, tasks=[each.task] if each.task else (), text=text, command=argv
+            ),
+            lambda now: f": will be retried; the run is {page.spoken(now)}",
+            as_json=as_json,
+        )
+
+    if not edit:
+        return send(text, command)
+    with _edited(database, target) as (text, command):
+        return send(text, command)
 
 
-@json_command("maos skip r-1a2b3c/deploy --why 'deployed by hand'", "maos skip r-1a2b3c/deploy --json")
+def _argv(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise InvalidInput(f"the command cannot be read: {error}", hint="quote it as in a shell") from error
+
+
+@contextmanager
+def _edited(database: DatabaseTarget, target: Target) -> Iterator[tuple[str, str]]:
+    """The text or the command of a failed task, as a person has changed it in an editor.
+
+    It is edited in a file that is removed once the block has succeeded: when the command is refused or killed, the next
+    edit of the same failure begins with it.
+    """
+    if not target.task:
+        raise InvalidInput(f"{target.id} is a run", hint=f"name the task: `maos retry {target.id}/TASK --edit`")
+    task = database.read(lambda m: m.runs.get(target.run)).tasks[target.task]
+    is_command = bool(task.plan.get("command"))
+    before = shlex.join(task.plan["command"]) if is_command else str(task.plan.get("task", ""))
+    folder = private_folder(settings.folder_of(str(database.name)) / "edits")
+    file = folder / f"{target.id}.{task.attempts}.{'sh' if is_command else 'md'}"
+    if task.status != "failed":
+        file.unlink(missing_ok=True)  # of a command that was killed after it was recorded
+        raise InvalidInput(f"{target.task} is {task.status}", hint="only a task that has failed can be retried")
+    if file.exists():
+        note(f"you continue an edit that was not recorded: {file}")
+    else:
+        replace_file(file, f"{before}\n".encode())
+    said = _from_editor(file)
+    if said in ("", before.strip()):
+        file.unlink()
+        raise InvalidInput("nothing was changed in the editor", hint="`maos retry` without --edit retries it as it is")
+    crash_point("retry: edited")
+    yield ("", said) if is_command else (said, "")
+    file.unlink()
+
+
+def _from_editor(file: Path) -> str:
+    """The content of a file when a person has closed it in the editor; a failure of the editor discards the edit."""
+    try:
+        click.edit(filename=str(file))
+    except click.ClickException as error:
+        file.unlink(missing_ok=True)
+        raise InvalidInput(error.format_message(), hint="nothing was changed; $VISUAL or $EDITOR names it") from error
+    try:
+        return file.read_text(encoding="utf-8-sig").strip()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{file} is not UTF-8: {error.reason}", hint="repeat the command and change it") from error
+
+
+def _retry_workflow(database: DatabaseTarget, target: Target, *, yes: bool, as_json: bool) -> int:
+    found = database.read(lambda m: m.workflows.retry(target.id, step=target.task, dry_run=True))
+    if found.finished:
+        what = f"{render.many(len(found.finished), 'finished step')} of {target.id} would be executed again"
+        need_yes(f"{what}: {', '.join(found.finished[:CHANGES_SHOWN_MAX])}", yes=yes, as_json=as_json, flags="--yes")
+        if not yes:
+            ask(f"{what}: {', '.join(found.finished)}. Execute them again?")
+    found = database.write(lambda m: m.workflows.retry(target.id, step=target.task))
+    what = f"step {', '.join(found.again)}" if found.again else "its code"
+    return _show_retry(found, f"{what} will be executed again", as_json=as_json)
+
+
+def _show_retry(found: WorkflowRetry, what: str, *, as_json: bool) -> int:
+    resume = f"maos workflow resume {found.id}"
+    text = f": {what}, {render.many(found.kept, 'step')} kept"
+    render.show({**documents.of(found), "resumable": resume}, (clean(found.id), "bold"), text, as_json=as_json)
+    if not as_json:
+        render.line(("resume with: ", "dim"), (resume, "bold"))
+    return 0
+
+
+@json_command(
+    "maos skip r-1a2b3c/deploy --why 'deployed by hand'", "maos skip order-7/3 --value '{\"receipt\": 12}' --json"
+)
 @id_argument
 @click.option("--why", default="", help="The reason; shown with the task.")
-def skip(database: DatabaseTarget, id: str, why: str, as_json: bool) -> int:
+@click.option("--value", metavar="JSON", type=JSON, help="Of a step: what it returns.  [default: null]")
+def skip(database: DatabaseTarget, id: str, why: str, value: Any, as_json: bool) -> int:
     """Skip a task, so that tasks that need it can start.
 
-    ID is RUN/TASK. The task counts as done, without a result; its agent is stopped.
+    ID is RUN/TASK, or WORKFLOW/STEP. The task counts as done, without a result; its agent is stopped. A failed step of
+    a workflow run counts as done with a value; `maos workflow resume` then continues after it.
     """
 
     def work(m: Maos, target: Target) -> Awaitable[Run]:
@@ -113,6 +278,12 @@ def skip(database: DatabaseTarget, id: str, why: str, as_json: bool) -> int:
             raise InvalidInput(f"{target.id} is a run", hint=f"name the task: `maos skip {target.id}/TASK`")
         return m.runs.skip(target.run, target.task, reason=why)
 
+    step = database.read(lambda m: m.ids.find(id, RUN, AGENT, WORKFLOW))
+    if step.kind == WORKFLOW:
+        if not step.task:
+            raise InvalidInput(f"{step.id} is a workflow run", hint=f"name the step: `maos skip {step.id}/STEP`")
+        found = database.write(lambda m: m.workflows.skip(step.id, step.task, value=value))
+        return _show_retry(found, f"step {step.task} is skipped", as_json=as_json)
     return _request(database, id, work, lambda now: f": is skipped; the run is {page.spoken(now)}", as_json=as_json)
 
 
@@ -125,10 +296,11 @@ def _request(
     as_json: bool,
     workflow: str = "",
     tasks: bool = True,
+    **given: Any,
 ) -> int:
     """Send a command to a run, or a task of it, and print the status of the run then; return the exit code.
 
-    `workflow` is where the command for a workflow run is, if there is one.
+    `workflow` is where the command for a workflow run is, if there is one, and `given` are options for it.
     """
 
     async def applied(m: Maos) -> RunView | Target:
@@ -139,7 +311,9 @@ def _request(
 
     now = database.write(applied)
     if isinstance(now, Target) and now.kind == WORKFLOW:
-        return forward(workflow, now.id, as_json=as_json)
+        if now.task:
+            raise InvalidInput(f"{id} is a step of a workflow run", hint=f"name the workflow run: {now.id}")
+        return forward(workflow, now.id, as_json=as_json, **given)
     if isinstance(now, Target):
         raise InvalidInput(f"{now.id} is an agent of no run", hint=f"`maos agent stop {now.id}` stops it")
     if as_json:
@@ -151,23 +325,25 @@ def _request(
     return 0
 
 
-@json_command("maos rm r-1a2b3c --dry-run", "maos rm r-1a2b3c --yes --json")
-@run_argument
+@json_command("maos rm r-1a2b3c --dry-run", "maos rm r-1a2b3c --yes --json", "maos rm order-7")
+@id_argument
 @dry_run_option
 @yes_option
 def rm(database: DatabaseTarget, id: str, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove a run from lists, and its worktrees from the disk.
 
-    The run must not be executed, and no worktree may have changes that no checkpoint has. Its history stays in the
-    journal, and its commits in the repository.
+    ID is a run or a workflow run. It must not be executed, and no worktree may have changes that no checkpoint has.
+    Its history stays in the journal, and its commits in the repository.
     """
     if not dry_run:
         need_yes(f"removing {id} removes its worktrees", yes=yes, as_json=as_json)
 
-    async def preview(m: Maos) -> Removal:
-        return await m.runs.remove((await m.runs.find(id)).id, dry_run=True)
+    async def remove(m: Maos, *, dry_run: bool) -> Removal:
+        target = await m.ids.find(id, RUN, WORKFLOW)
+        service = m.workflows if target.kind == WORKFLOW else m.runs
+        return await service.remove(target.id, dry_run=dry_run)
 
-    found = database.read(preview)
+    found = database.read(lambda m: remove(m, dry_run=True))
     if not as_json:
         for each in found.worktrees:
             render.line(f"worktree {clean(each.tree)}, ", (render.size(each.bytes), "dim"))
@@ -178,7 +354,7 @@ def rm(database: DatabaseTarget, id: str, dry_run: bool, yes: bool, as_json: boo
     if not dry_run:
         if not yes:
             ask(f"Remove {found.run}?")
-        found = database.write(lambda m: m.runs.remove(found.run))
+        found = database.write(lambda m: remove(m, dry_run=False))
     done = " would be removed" if dry_run else " is removed"
     render.show({"dry_run": dry_run, **documents.of(found)}, (found.run, "bold"), done, as_json=as_json)
 
@@ -211,7 +387,7 @@ def pin(database: DatabaseTarget, id: str, why: str, undo: bool, as_json: bool) 
 
 @json_command("maos admin cleanup --dry-run", "maos admin cleanup --older-than 7 --json")
 @click.option(
-    "--older-than", "days", type=click.FloatRange(min=0), metavar="DAYS",
+    "--older-than", "days", type=FiniteRange(min=0), metavar="DAYS",
     help="All runs that were completed longer ago than this.  [default: as the settings say]",
 )  # fmt: skip
 @dry_run_option
@@ -266,32 +442,41 @@ def save_interval(database: DatabaseTarget, seconds: float | None, as_json: bool
 
 
 @json_command(
-    "maos logs", "maos logs r-1a2b3c", "maos logs r-1a2b3c/api -f", "maos logs nightly --since 10m --json", json=LINES
+    "maos logs",
+    "maos logs r-1a2b3c -n 100",
+    "maos logs r-1a2b3c/api -f",
+    "maos logs r-1a2b3c --brief",
+    "maos logs nightly --since 10m --json",
+    json=LINES,
 )
 @newest_argument
 @log_options
-def logs(database: DatabaseTarget, /, id: str, **given: Any) -> int:
+@click.option("--brief", is_flag=True, help="Of a run, only what the live view printed, without the agents' output.")
+def logs(database: DatabaseTarget, /, id: str, brief: bool, **given: Any) -> int:
     """Print what a run or an agent did, in order.
 
-    ID is RUN, RUN/TASK, an agent, or a unique prefix of one; without it, the newest run. Of a run it prints what the
-    live view printed: tasks that start and end, questions, messages and discoveries. Of an agent it prints all output,
-    over all its attempts. Ctrl+C ends only the printing.
+    ID is RUN, RUN/TASK, an agent, or a unique prefix of one; without it, the newest run. Of a run it prints tasks that
+    start and end, checks, questions, answers and messages, and the output of all its agents, each line with its task.
+    Of an agent it prints all output, over all its attempts. Ctrl+C ends only the printing.
     """
+    if database.is_remote and id and not any(is_given(name) for name in given if name != "as_json"):
+        return remote.logs(id, as_json=given["as_json"])
 
     async def work(m: Maos) -> Target | None:
         target = await _find(m, id)
-        if target.kind == RUN and not (given["number"] or given["since"] or given["raw"]):
+        if target.kind == RUN and not (given["number"] or given["raw"]):
             from maos.cli.runs.live import print_run
 
-            await print_run(m, target.id, follow=given["follow"], live=False, as_json=given["as_json"])
+            chosen = {"count": given["count"], "since_us": given["since"] or 0, "as_json": given["as_json"]}
+            await print_run(m, target.id, follow=given["follow"], brief=brief, **chosen)
             return None
         return target
 
-    target = database.read(work)
+    target = database.read(work, waits=given["follow"])
     if target is None:
         return 0
     if target.kind == RUN:
-        raise InvalidInput("--attempt, --since and --raw are for one agent", hint=f"name a task: {target.id}/TASK")
+        raise InvalidInput("--attempt and --raw are for one agent", hint=f"name a task: {target.id}/TASK")
     return forward("maos.cli.agent.live:logs", target.id, **given)
 
 
@@ -320,7 +505,7 @@ def attach(database: DatabaseTarget, id: str, as_json: bool) -> int:
         await print_run(m, run.id, follow=True, live=True, as_json=as_json)
         return None
 
-    target = database.read(work)
+    target = database.read(work, waits=True)
     return 0 if target is None else forward("maos.cli.agent.lifecycle:attach", target.id, as_json=as_json)
 
 
@@ -346,7 +531,9 @@ TASKS, QUESTIONS = _changed("task"), _changed("question")
 
 @json_command(
     "maos diff r-1a2b3c",
+    "maos diff r-1a2b3c --stat",
     "maos diff r-1a2b3c/api --patch",
+    "maos diff r-1a2b3c --name-only",
     "maos diff r-1a2b3c --from before-refactoring --to 20",
     "maos diff r-1a2b3c r-4d5e6f",
 )
@@ -355,20 +542,33 @@ TASKS, QUESTIONS = _changed("task"), _changed("question")
 @click.argument("second", metavar="", required=False)
 @click.option("--from", "start", metavar="POINT", help="The earlier point in time.  [default: the start of the run]")
 @click.option("--to", "end", metavar="POINT", help="The later point in time.  [default: now]")
-@click.option("--patch", is_flag=True, help="Also the changes of files, line by line.")
-def diff(database: DatabaseTarget, /, id: str, patch: bool, as_json: bool, **points: str | None) -> int:
+@diff_options
+def diff(
+    database: DatabaseTarget,
+    /,
+    id: str,
+    stat: bool,
+    name_only: bool,
+    patch: bool,
+    as_json: bool,
+    **points: str | None,
+) -> int:
     """Show what a run or an agent changed, or compare two runs.
 
     ID is RUN, RUN/TASK, an agent, or a unique prefix of one. Of a run: tasks and their results, questions, findings,
-    messages, and merged files. POINT is a checkpoint's name, a version, @POSITION or a time. With OTHER, another run,
-    this shows what is different in that one.
+    messages, and merged files. With --stat, --name-only or --patch: the files alone, task by task.
+
+    POINT is a checkpoint's name, a version, @POSITION or a time. With OTHER, another run, this shows what is different
+    in that one.
     """
     start, end = points["start"] or points["first"], points["end"] or points["second"]
 
-    async def work(m: Maos) -> Difference | Target:
+    async def work(m: Maos) -> Difference | Target | list[TaskFiles]:
         target = await m.ids.find(id, RUN, AGENT)
         if target.kind != RUN:
             return target
+        if (stat or name_only or patch) and not (start or end):
+            return await m.runs.task_files(target.id, patch=patch)
         run = await m.runs.get(target.id)
         one, other = await _points(m, run, start or FIRST_VERSION, end)
         return await m.travel.diff(run.id, one, other, other=other.run, patch=patch)
@@ -377,12 +577,39 @@ def diff(database: DatabaseTarget, /, id: str, patch: bool, as_json: bool, **poi
     if isinstance(found, Target):
         if start or end:
             raise InvalidInput("points in time are those of a run", hint=f"`maos diff {id}` shows its files")
-        return forward("maos.cli.agent.status:diff", found.id, patch=patch, as_json=as_json)
+        shown = {"stat": stat, "name_only": name_only, "patch": patch}
+        return forward("maos.cli.agent.status:diff", found.id, as_json=as_json, **shown)
+    if isinstance(found, list):
+        if as_json:
+            documents.show({"tasks": [documents.of(each) for each in found]})
+        elif name_only:
+            show_names([file for each in found for file in each.files])
+        else:
+            _show_tasks(found)
+        return 0
     if as_json:
         documents.show(_difference(found))
+    elif name_only:
+        show_names(found.files or ())
+    elif stat:
+        show_stat(found.files or ())
     else:
         _show_difference(found)
     return 0
+
+
+def _show_tasks(found: list[TaskFiles]) -> None:
+    """Print what each task changed, below its title."""
+    for number, each in enumerate(found):
+        if number:
+            render.line()
+        render.line((f"{each.commit[:12]} ", "yellow"), (clean(each.subject), "bold"))
+        if each.patch is None:
+            show_stat(each.files)
+        else:
+            show_patch(each.patch)
+    if not found:
+        render.line("no task has changed a file")
 
 
 async def _points(m: Maos, run: Run, first: str, second: str | None) -> tuple[PointInTime, PointInTime]:
@@ -413,7 +640,9 @@ def _show_difference(found: Difference) -> None:
                 render.line((f"… and {len(rows) - CHANGES_SHOWN_MAX} more (--json prints all)", "dim"))
     show_files(found.files or ())
     if found.patch:
-        click.echo(clean(found.patch, lines=True), nl=False)
+        show_patch(found.patch)
+    elif found.files and render.terminal():
+        render.line(("their lines: ", "dim"), f"maos diff {found.after.run.id} --patch")
     if not (found.tasks or found.questions or any(found.findings) or any(found.messages) or found.files):
         render.line("no difference")
 
@@ -428,32 +657,52 @@ def _difference(found: Difference) -> documents.Document:
     return {**documents.of(found, *found._fields[2:]), "before": before, "after": after}
 
 
-@json_command("maos merge r-1a2b3c", "maos merge r-1a --message 'New parser' --json", "maos merge fixer")
+@json_command(
+    "maos merge r-1a2b3c",
+    "maos merge r-1a2b3c --dry-run",
+    "maos merge r-1a2b3c --branch new-parser --pr-text pull-request.md",
+    "maos merge r-1a2b3c --squash --message 'New parser' --json",
+    "maos merge fixer",
+)
 @id_argument
+@merge_options
 @click.option("--into", type=click.Path(exists=True, file_okay=False),
               help="The folder.  [default: that of the run; the current one for an agent]")  # fmt: skip
-@click.option("--message", default="", help="The message of the commit.  [default: the request, or the agent's task]")
-def merge(database: DatabaseTarget, id: str, into: str | None, message: str, as_json: bool) -> int:
+@click.option("--squash", is_flag=True, help="One commit for the whole run, instead of one for each task.")
+@click.option("--pr-text", "text_file", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
+              help="Write the text of a pull request for the run, as Markdown; - for standard output.")  # fmt: skip
+def merge(database: DatabaseTarget, /, id: str, text_file: str | None, as_json: bool, **given: Any) -> int:
     """Merge the work of a run or an agent into your branch.
 
-    ID is RUN, RUN/TASK, an agent, or a unique prefix of one. It becomes one commit, all of it or nothing: files that
-    both sides changed are named, and so are uncommitted changes that are in the way. It can be repeated when the run
-    has done more.
-    """
+    ID is RUN, RUN/TASK, an agent, or a unique prefix of one. The work of each task becomes a commit, with the task, the
+    run, the agent and the cost in its message. All of it is merged or nothing: files that both sides changed are shown
+    with both sides, and uncommitted changes that are in the way are named. It can be repeated when the run has done
+    more, and after a crash.
 
-    async def work(m: Maos) -> tuple[Run, Merged | Conflicted | Blocked] | Target:
+    With --branch your files are not touched: the branch is created from the commit that the run began with, or
+    continued if it exists.
+    """
+    into, squash = given.pop("into"), given.pop("squash")
+
+    async def work(m: Maos) -> tuple[Run, Merged | Conflicted | Blocked, PullRequest | None] | Target:
         target = await m.ids.find(id, RUN, AGENT)
         if target.kind != RUN:
             return target
-        run = await m.runs.get(target.id)
-        told = message or words.one_line(run.request, 70) or f"Work of {run.id}"
-        return run, await m.runs.merge(run, into=Path(into or run.folder), message=told)
+        done = await m.runs.merge(target.id, into=into or "", squash=squash, **given)
+        is_wanted = text_file is not None and not getattr(done, "hint", "") and hasattr(done, "branch")
+        return await m.runs.get(target.id), done, await m.runs.pull_request(target.id) if is_wanted else None
 
     found = database.write(work)
     if isinstance(found, Target):
-        return forward("maos.cli.agent.status:merge", found.id, into=into or ".", message=message, as_json=as_json)
-    run, done = found
-    by_hand = (
-        f"merge by hand: the work is commit {run.commit[:12]}, its files are in {run.options['workspace']['tree']}"
-    )
-    return show_merge("run", run.id, done, by_hand, as_json=as_json)
+        if squash or text_file:
+            raise InvalidInput("--squash and --pr-text are for a run", hint=f"`maos merge {id}` makes one commit")
+        return forward("maos.cli.agent.status:merge", found.id, into=into or ".", as_json=as_json, **given)
+    run, done, text = found
+    if text is not None and text_file not in (None, "-"):
+        Path(str(text_file)).write_text(text.body, encoding="utf-8")
+    by_hand = [
+        f"maos merge {run.id} --branch NAME: puts the work on a branch of its own, where nothing conflicts",
+        f"merge by hand: the work is commit {run.commit[:12]}, its files are in {run.options['workspace']['tree']}",
+        "change your branch and merge again: it merges all, or nothing",
+    ]
+    return show_merge("run", run.id, done, by_hand, pull_request=text, text_file=text_file or "", as_json=as_json)

@@ -20,20 +20,23 @@ import click
 from maos.app import Maos
 from maos.cli import documents, render, words
 from maos.cli.database import ask
-from maos.cli.failures import INTERRUPTED, SIGNALLED, note
+from maos.cli.failures import CONFLICT, INTERRUPTED, SIGNALLED, note
 from maos.cli.input import cancel, heard
 from maos.cli.render import clean
 from maos.cli.runs import page
-from maos.cli.runs.live import LiveRun, LiveView, prompt_of
+from maos.cli.runs.live import EDIT, LiveRun, LiveView, prompt_of
 from maos.cli.runs.plans import show_acts
-from maos.errors import MaosError
-from maos.model.question import Open
+from maos.errors import LeaseLost, MaosError
+from maos.files import write_private
+from maos.model.plan import BadPlan
+from maos.model.question import PLAN, Open
 from maos.model.run import Run
 from maos.runs.consent import Act
 from maos.runs.feed import Observer
 from maos.runs.file_changes import CHANGED, SAME, Look, look, ways
 from maos.runs.plan_input import Addition
-from maos.runs.status import Next, is_executing, is_interrupted
+from maos.runs.results import Next
+from maos.runs.status import is_executing, is_interrupted
 from maos.travel.relocation import Moved
 
 PAUSING = "pausing: the agents are being stopped; press Ctrl+C again to detach from them instead"
@@ -99,6 +102,8 @@ class ForegroundRun:
         """The question at the prompt."""
         self._skipped: set[str] = set()
         """Questions that the person left to others."""
+        self._is_unapproved = False
+        """Whether the run is paused because no person could approve its plan here."""
         self._interrupts = 0
         self._signal = 0
 
@@ -113,6 +118,7 @@ class ForegroundRun:
                 await self._run.execute(self._id)
                 while not (self._run.is_over or self._signal or showing.done()):
                     self._ask()
+                    await self._pause_unapproved()
                     await self._run.wait()
                 if not self._run.is_over:
                     return await self._detach(showing)
@@ -121,10 +127,14 @@ class ForegroundRun:
                 await cancel(showing)
                 found = await self._m.runs.summary(run)
                 if self._summary:
-                    await asyncio.to_thread(Path(self._summary).write_text, page.markdown(found), encoding="utf-8")
+                    await asyncio.to_thread(write_private, Path(self._summary), page.markdown(found))
                 await self._view.show_summary(found)
                 await self._view.close()
                 return INTERRUPTED if self._interrupts else page.exit_code(run)
+            except LeaseLost:
+                again = f"`maos status {self._id} --watch` watches it"
+                note(f"{self._id}: another engine has taken it over, and this one has stopped; {again}")
+                return CONFLICT
             except OSError as error:
                 if error.errno == errno.EIO:  # the terminal was closed
                     return SIGNALLED + signal.SIGHUP
@@ -169,6 +179,16 @@ class ForegroundRun:
         if current is not None:
             self._terminal.ask(prompt_of(self._id, current, len(found) - 1))
 
+    async def _pause_unapproved(self) -> None:
+        """Pause a run whose plan no person can approve here, so that a script does not wait for ever."""
+        if self._terminal is not None or not any(each.kind == PLAN for each in self._run.questions):
+            return
+        asked = [each.ref for each in (await self._m.runs.status(self._id)).questions if each.kind == PLAN]
+        if asked and not self._is_unapproved:  # else the answer is in the run's inbox
+            self._is_unapproved = True
+            self._view.report(f"the plan is not approved: `maos answer {asked[0]} yes`, then `maos resume {self._id}`")
+            self._m.runs.pause_here(self._id, "its plan waits for approval")
+
     async def _answer(self) -> None:
         """Record what the person answers, until cancelled."""
         while self._terminal is not None:
@@ -179,7 +199,12 @@ class ForegroundRun:
                 self._view.report(f"  left for later: maos answer {question.ref} {what}")
             elif question is not None and line is not None and line.text.strip():
                 try:
-                    await self._run.answer(question.ref, line.text)
+                    if question.kind == PLAN and line.text.strip().lower() in EDIT:
+                        await self._run.edit_plan(self._terminal)
+                    else:
+                        await self._run.answer(question.ref, line.text)
+                except BadPlan as error:
+                    self._view.report(f"  that is not a valid plan; edit it again: {error}", "warning")
                 except MaosError as error:
                     self._view.report(f"  {error}", "warning")
             self._ask()
@@ -202,8 +227,11 @@ class ForegroundRun:
 def introduce(view: LiveView, run: Run) -> None:
     """Print which run is executed, and where."""
     view.emit({"kind": "run", **page.run_document(run)})
-    for text in (f"{run.id} in {run.folder}", *run.options.get("notes", ())):
+    project = ", ".join(run.options.get("project_settings") or ())
+    given = (f"agents are given the project's {project}",) if project else ()
+    for text in (f"{run.id} in {run.folder}", *run.options.get("notes", ()), *given):
         view.report(str(text))
+    view.show_proposal()
 
 
 # --- what resuming means -----------------------------------------------------------------------------------------
@@ -243,7 +271,9 @@ async def preview(m: Maos, run: Run, added: Addition | None, cwd: str | None, on
 def _show_next(each: Next, width: int) -> None:
     why = f" ({words.one_line(each.why, 100)})" if each.why and each.what != "begun" else ""
     style = "dim" if each.what in ("kept", "begun") else ""
-    render.line("  ", (clean(each.task).ljust(width), "bold"), "  ", (f"{SAID[each.what]}{why}", style))
+    indent = " " * (width + 4)
+    said = render.wrap(f"{SAID[each.what]}{why}", sys.stdout, indent=indent, used=len(indent))
+    render.line("  ", (clean(each.task).ljust(width), "bold"), "  ", (said, style))
     for tool in each.unknown:
         render.line((f"    unknown whether it took effect: {words.tool(tool.name, tool.input)}", "yellow"))
     if each.what == "resumed" and each.words:

@@ -13,21 +13,35 @@ import json
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from maos.cli import documents, render, words
+from maos.cli.agent.output import OutputPrinter
 from maos.cli.input import Prompt, cancel
-from maos.cli.render import clean, shorten
-from maos.cli.runs import page
+from maos.cli.render import clean, fold, shorten
+from maos.cli.runs import page, plans
+from maos.cli.words import Fact
+from maos.clock import SystemClock
 from maos.errors import InvalidInput
 from maos.model.attempt import Attempt
-from maos.model.events.parts import PERSON
+from maos.model.events.facts import PermissionRequested
+from maos.model.events.parts import PERSON, Limits
 from maos.model.message import Message
-from maos.model.question import Open
+from maos.model.question import PLAN, Open
 from maos.model.run import Run
-from maos.runs.feed import AgentOutput, Observer, RunFeed, RunUpdate, Update
-from maos.runs.plan_input import Addition
-from maos.runs.status import RunSummary, RunView, is_executing
+from maos.model.run_status import spent_of
+from maos.model.status import TaskStatus
+from maos.plans.parser import to_source
+from maos.plans.source import Source
+from maos.runs.budgets import Budget, left_of, left_of_attempt
+from maos.runs.feed import AgentOutput, Observer, ReportedDiscovery, RunFeed, RunUpdate, Update
+from maos.runs.plan_input import Addition, known_types, validate
+from maos.runs.planner import proposed
+from maos.runs.results import RunSummary
+from maos.runs.status import RunView, is_executing
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -43,9 +57,17 @@ LOOK_EVERY_S = 1.0
 ROWS_MAX = 10
 BAR_WIDTH = 30
 STATUS_WIDTH = 9
+NARROW = 60
+"""Columns below which a line has the name of a task and what it does, and little else."""
+FRAME_LINES = 9
+"""Lines of a terminal that a question leaves for the frame, the prompt, and a little of what was printed before."""
+LINES_WAITING_MAX = 1000
 LINES_KEPT = 10
 """Lines of a small terminal that are left for the prompt and for what was printed before."""
 MESSAGE_WIDTH = 300
+ASKED_WIDTH = 120
+EDIT = ("e", "edit")
+"""What a person says to a plan to edit it."""
 
 Part = tuple[str, str]
 """A style and a text of the frame."""
@@ -54,8 +76,14 @@ Part = tuple[str, str]
 class LiveView(Observer):
     """Renders one run at a time."""
 
-    def __init__(self, run: Run, *, as_json: bool = False, complete: Complete | None = None) -> None:
+    def __init__(
+        self, run: Run, *, as_json: bool = False, complete: Complete | None = None, with_output: bool = False
+    ) -> None:
         self.run = run
+        self.is_log = False
+        """Whether lines are all there is: no summary is printed when the run is over."""
+        self._printers: dict[str, OutputPrinter] | None = {} if with_output else None
+        """What prints the output of each agent, if all of it is wanted."""
         self.heading: Callable[[], Sequence[Part]] = lambda: ()
         """What stands above the frame."""
         self.detail: Callable[[str], Sequence[Part]] = lambda _task: ()
@@ -65,7 +93,12 @@ class LiveView(Observer):
         self._lines: list[str] = []
         self._changed = asyncio.Event()
         self._attempts: dict[str, Attempt] = {}
+        self._foreseen: set[str] = set()
+        """Requests that a rule had answered before they were made: what was said of them then is enough."""
         self._began_s = time.monotonic()
+        self._clock = SystemClock()
+        self._named = (0, 0)
+        """How many tasks there are, and the width of their names."""
         if not as_json and render.coloured(sys.stdout):
             from maos.cli.terminal import LiveTerminal
 
@@ -83,35 +116,82 @@ class LiveView(Observer):
 
     def switch(self, run: Run) -> None:
         """Render another run from now on."""
-        self.run, self._attempts, self._began_s = run, {}, time.monotonic()
+        self.run, self._attempts, self._began_s, self._named = run, {}, time.monotonic(), (0, 0)
         self._changed.set()
 
     def refresh(self) -> None:
         """Draw the frame again."""
         self._changed.set()
 
-    def update(self, update: Update) -> None:
-        """Render an update of the feed. Messages of a person and discoveries are rendered where they come from."""
+    def update(self, update: Update, *, since_us: int = 0) -> None:
+        """Render an update of the feed, unless it happened before a time. Messages of a person and discoveries are
+        rendered where they come from."""
+        if since_us and _at_us(update) < since_us:
+            return
         match update:
             case RunUpdate(run, event):
                 self.run, data = run, event.data
                 self.emit({"kind": event.type, "run": run.id, **documents.time(data.pop("at_us")), **data})
-                for task, text, style in words.of_event(run, event.type, data):
+                if event.type == "plan_proposed":
+                    self.show_proposal()
+                lines = words.of_event(run, event.type, data)
+                for task, text, style in chain(lines, words.of_run(run, event.type, data) if self.is_log else ()):
                     self.report(text, style, task=task)
-            case AgentOutput(attempt, facts):
+            case AgentOutput(attempt, facts, answered):
                 task = words.task_of(self.run.id, attempt.agent)
                 self._attempts[task] = attempt
                 about = {"run": self.run.id, "task": task, "agent": attempt.agent}
+                if answered is not None:
+                    data = answered.data
+                    self.emit({"kind": answered.type, **about, **documents.time(data.pop("at_us", None)), **data})
+                    if self._printers is not None or answered.request not in self._foreseen:
+                        asked = attempt.permissions.get(answered.request)
+                        what = words.tool(asked.tool, asked.input) if asked is not None else answered.request
+                        self.report(f"· {words.decision(data, words.one_line(what, ASKED_WIDTH))}", task=task)
+                self._foreseen |= {each.id for each in facts if isinstance(each, PermissionRequested) and each.rule}
+                if self._printers is not None:
+                    self._print_output(task, attempt, [fact.data for fact in facts], about)
+                    return
                 for data in (fact.data for fact in facts):
                     if said := words.notable(attempt.agent, data):
                         self.emit({**data, **about, **documents.time(attempt.output_us or None)})
                         self.report(*said, task=task)
+            case ReportedDiscovery(agent, discovery, at_us):
+                task = words.task_of(self.run.id, agent)
+                about = {"run": self.run.id, "task": task, "agent": agent}
+                self.emit({**discovery.data, **about, **documents.time(at_us)})
+                if said := words.notable(agent, discovery.data):
+                    self.report(*said, task=task)
             case Message() as message if message.sender != PERSON and message.type != "discovery":
                 self.emit({"kind": "message", **message.data, **documents.time(message.at_us)})
                 to = ", ".join(words.task_of(self.run.id, each) for each in message.to)
                 text = f"→ {'all' if message.topic else to}: {words.one_line(message.text, MESSAGE_WIDTH)}"
                 self.report(text, "", task=words.task_of(self.run.id, message.sender))
         self._changed.set()
+
+    def _print_output(self, task: str, attempt: Attempt, facts: list[Fact], about: dict[str, str]) -> None:
+        """Print all that an agent said and did."""
+        assert self._printers is not None
+        if self.as_json:
+            for data in facts:
+                self.emit({**data, **about, **documents.time(attempt.output_us or None)})
+            return
+        printer = self._printers.get(attempt.agent)
+        if printer is None:
+            printer = OutputPrinter(
+                beside=sys.stdout, write=lambda _to, text, style: self.report(text, style, task=task)
+            )
+            self._printers[attempt.agent] = printer
+        printer.print_facts(facts, {})
+
+    def show_proposal(self) -> None:
+        """Print the plan that waits to be approved, if there is one."""
+        found = proposed(self.run)
+        if found is not None and not self.as_json:
+            with render.console().capture() as printed:
+                plans.show(found, self.run.options)
+            self._lines.append(printed.get().rstrip("\n"))
+            self._changed.set()
 
     def notice(self, text: str, document: dict[str, Any]) -> None:
         """Render what the engine reports beside the journal: changed settings, a notification that failed."""
@@ -122,7 +202,12 @@ class LiveView(Observer):
         """Print a line for people, about a task or the whole run."""
         if not self.as_json:
             before = f"{clean(task).ljust(self._name_width)}  " if task else ""
-            self._lines.append(render.styled(f"{before}{clean(text)}", style, sys.stdout))
+            shown = f"{before}{clean(text)}"
+            if self.terminal is not None:
+                width = render.console().width
+                shown = fold(shown, width, indent=" " * (len(before) if width >= NARROW else 4))
+            lines = (render.styled(line, style, sys.stdout) for line in shown.split("\n"))
+            self._lines.append("\n".join(lines))
             self._changed.set()
 
     def emit(self, document: documents.Document) -> None:
@@ -133,7 +218,10 @@ class LiveView(Observer):
 
     @property
     def _name_width(self) -> int:
-        return min(words.NAME_WIDTH_MAX, max((len(name) for name in self.run.tasks), default=0))
+        tasks = self.run.tasks
+        if len(tasks) != self._named[0]:
+            self._named = (len(tasks), min(words.NAME_WIDTH_MAX, max((len(name) for name in tasks), default=0)))
+        return self._named[1]
 
     # --- where it is written ---------------------------------------------------------------------------------
 
@@ -188,6 +276,16 @@ class LiveView(Observer):
             await writing  # cancelled before it has begun, it would lose what was to be written
             raise
 
+    async def flush_some(self) -> None:
+        """Write what there is to render if it is a good deal."""
+        if len(self._lines) > LINES_WAITING_MAX:
+            await self.flush()
+
+    def keep_last(self, count: int, *, exactly: bool = False) -> None:
+        """Drop all but the last so many lines that wait to be written, or a few more."""
+        if exactly or len(self._lines) > 2 * count + LINES_WAITING_MAX:
+            del self._lines[: max(0, len(self._lines) - count)]
+
     async def _write(self, text: str) -> None:
         if self.terminal is not None:
             self.terminal.draw(self._frame())
@@ -199,7 +297,7 @@ class LiveView(Observer):
 
     def _frame(self) -> StyleAndTextTuples:
         rows = [self.heading(), self._bar()] if self.run.status == "running" else [self.heading()]
-        running = [task.name for task in self.run.tasks.values() if task.status == "running"]
+        running = [each.name for each in self.run.tasks.values() if each.status == "running" or words.next_check(each)]
         rows_max = max(1, min(ROWS_MAX, render.console().height - LINES_KEPT))
         rows += [self._row(name) for name in running[:rows_max]]
         rows += [[("", f"… and {len(running) - rows_max} more")]] if len(running) > rows_max else []
@@ -208,26 +306,50 @@ class LiveView(Observer):
 
     def _bar(self) -> list[Part]:
         run = self.run
-        cost_usd = run.cost_usd + sum(each.total_cost_usd for each in self._attempts.values() if each.is_open)
-        done = BAR_WIDTH * run.done // (len(run.tasks) or 1)
+        spent = spent_of(run, {each.agent: each for each in self._attempts.values()})
+        left = left_of(run, spent, self._clock.now_us())
+        checked = sum(bool(words.next_check(each)) for each in run.tasks.values())
         parts = [f"{run.done} of {len(run.tasks)} tasks", f"{run.running} running"]
-        parts += [words.duration(time.monotonic() - self._began_s), *([words.money(cost_usd)] if cost_usd else [])]
-        return [("fg:ansigreen", "━" * done), ("dim", "━" * (BAR_WIDTH - done)), ("", f"  {' · '.join(parts)}")]
+        parts += [f"{checked} being checked"] if checked else []
+        parts += words.used(spent, Budget.of(run.options), time.monotonic() - self._began_s, left)
+        text = " · ".join(parts)
+        width = max(0, min(BAR_WIDTH, render.console().width - len(text) - 3))
+        done = width * run.done // (len(run.tasks) or 1)
+        return [("fg:ansigreen", "━" * done), ("dim", "━" * (width - done)), ("", f"  {text}" if width else text)]
 
     def _row(self, name: str) -> list[Part]:
         attempt = self._attempts.get(name)
         status, cost, activity = "starts", "", ""
         if attempt is not None and attempt.is_open:
             status = "asks" if attempt.permissions else attempt.status
-            cost = f"{words.money(attempt.total_cost_usd)}  " if attempt.total_cost_usd else ""
+            left = words.left(left_of_attempt(attempt, self._clock.now_us()))
+            figures = [words.cost(attempt), f"{left} left" if left else ""]
+            cost = "".join(f"{each}  " for each in figures if each)
             tools = list(attempt.tools_open.values())
             activity = f"→ {words.tool(tools[-1].name, tools[-1].input)}" if tools else attempt.activity
+        elif check := words.next_check(self.run.tasks[name]):
+            status, activity = "checked", check
         elif attempt is not None and attempt.number == self.run.tasks[name].attempts:
             status = "finishes"
-        title = shorten(clean(name), self._name_width).ljust(self._name_width)
-        row = [("bold", title), ("", f"  {status:<{STATUS_WIDTH}}  {cost}"), *self.detail(name)]
+        is_narrow = render.console().width < NARROW
+        name_width = min(self._name_width, render.console().width // 2)
+        title = shorten(clean(name), name_width).ljust(name_width)
+        shown = f"{status:<{STATUS_WIDTH}}  {cost}" if not is_narrow else f"{status}  " if status != "running" else ""
+        row = [("bold", title), ("", f"  {shown}"), *self.detail(name)]
         room = render.console().width - sum(len(text) for _style, text in row) - 1
         return [*row, ("dim", words.one_line(activity, max(1, room)))]
+
+
+def _at_us(update: Update) -> int:
+    """When something happened."""
+    match update:
+        case RunUpdate(event=event):
+            return event.at_us
+        case AgentOutput(attempt=attempt):
+            return attempt.output_us
+        case ReportedDiscovery(at_us=at_us) | Message(at_us=at_us):
+            return at_us
+    return update.time_us
 
 
 class LiveRun:
@@ -246,6 +368,8 @@ class LiveRun:
         """Questions that were answered here, until the engine has recorded the answer."""
         self._requested: set[str] = set()
         """Tasks that were requested while the run was executed."""
+        self._draft: Source | None = None
+        """A plan as a person has edited it, while it is not valid."""
         self._concluded = 0
         """The version of the run whose summary was printed."""
         self.changed = asyncio.Event()
@@ -314,7 +438,28 @@ class LiveRun:
         if question is None:
             raise InvalidInput("that was answered already", hint="another answer came first")
         await self._m.questions.give_line(question, text)
-        self._answered.add(ref)
+        self._answered.update(question.refs)
+
+    @property
+    def is_planning(self) -> bool:
+        """Whether the plan of the run is being made, and a person cannot approve it yet."""
+        planner = None if self.run is None else self.run.planner
+        is_open = planner is not None and planner.status in (TaskStatus.WAITING, TaskStatus.RUNNING, TaskStatus.GATED)
+        return is_open and self.is_executing and not any(each.kind == PLAN for each in self.questions)
+
+    async def edit_plan(self, lines: LiveTerminal) -> None:
+        """Let a person edit the plan that waits to be approved; BadPlan when what they wrote is not valid."""
+        assert self.run is not None
+        found = proposed(self.run)
+        if found is None:
+            raise InvalidInput("no plan waits to be approved", hint="it was answered already")
+        draft = self._draft or to_source(found.plan, "the plan of the agent")
+        async with lines.hidden():
+            text = await asyncio.to_thread(click.edit, draft.text, extension=draft.suffix)
+        self._draft = draft._replace(text=draft.text if text is None else text)  # kept when it is wrong
+        valid = validate(self._draft, known_types(self.run))
+        await self._m.runs.edit_plan(self.run.id, valid)
+        self._draft = None
 
     async def request(self, added: Addition) -> None:
         """Request more tasks of the engine that executes the run."""
@@ -329,12 +474,10 @@ class LiveRun:
         self._task = asyncio.create_task(self._m.runs.execute(id, self._view, notify=self._notify))
         self._task.add_done_callback(lambda _task: self.changed.set())
 
-    def set_concurrency(self, concurrency: int) -> None:
-        """Have more or fewer agents work at once; those at work finish their tasks."""
-        if not self.is_ours or self.run is None:
-            hint = f"/resume {concurrency} resumes it with so many"
-            raise InvalidInput("this process does not execute it", hint=hint)
-        self._m.runs.set_concurrency(self.run.id, concurrency)
+    async def set_limits(self, limits: Limits) -> None:
+        """Change the limits of the run, whichever process executes it."""
+        assert self.run is not None
+        await self._m.runs.update(self.run.id, limits)
 
     async def pause(self, why: str) -> None:
         """Have all agents stopped, by the engine that executes the run."""
@@ -379,26 +522,48 @@ class LiveRun:
 
 
 def prompt_of(run: str, question: Open, left: int) -> Prompt:
-    """The prompt for the answer to a question, with the number of questions after it."""
-    label = "answer › " if question.kind == "question" else "yes or no › "
-    about = [*words.lines_of(run, question), *([f"  and {left} more"] if left else [])]
+    """The prompt for the answer to a question, with the number of questions after it. A plan is printed above it."""
+    if question.kind == PLAN:
+        return Prompt("answer", "run this plan? yes, no, edit, or what to change › ", [], question.ref)
+    label = "answer › " if question.kind == "question" else f"{words.choices(question)} › "
+    console = render.console()
+    shown = words.lines_of(run, question, width=console.width, lines_max=console.height - FRAME_LINES)
+    about = [*shown, *([f"  and {left} more"] if left else [])]
     return Prompt("answer", label, about, question.ref)
 
 
 # --- commands that follow a run ----------------------------------------------------------------------------------
 
 
-async def print_run(m: Maos, id: str, *, follow: bool, live: bool, as_json: bool) -> None:
-    """Print what is recorded of a run: from its beginning, or with a live view from now on.
+async def print_run(
+    m: Maos,
+    id: str,
+    *,
+    follow: bool,
+    as_json: bool,
+    live: bool = False,
+    brief: bool = False,
+    count: int | None = None,
+    since_us: int = 0,
+) -> None:
+    """Print what is recorded of a run, in order: from its beginning, with the output of its agents unless it is to be
+    brief, or with a live view from now on.
 
-    With `follow`, until the run has ended or is paused, or its engine has exited.
+    `count` is how many lines of what is recorded are printed, the last ones. With `follow`, until the run has ended or
+    is paused, or its engine has exited.
     """
     async with m.runs.follow(id, from_start=not live) as feed:
-        view = LiveView(feed.run, as_json=as_json)
+        view = LiveView(feed.run, as_json=as_json, with_output=not (live or brief))
         if not live:
-            view.terminal = None  # lines only
-        for update in await feed.recorded():
-            view.update(update)
+            view.terminal, view.is_log = None, True
+        async for update in feed.recorded():
+            view.update(update, since_us=since_us)
+            if count is None:
+                await view.flush_some()
+            else:
+                view.keep_last(count)
+        if count is not None:
+            view.keep_last(count, exactly=True)
         await view.flush()
 
         async def read() -> None:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from maos.cli import render, words
 from maos.cli.agent.status import AGENTS, code_of
 from maos.cli.documents import Document, of, time
-from maos.cli.failures import LIMIT_REACHED, STOPPED
+from maos.cli.failures import LIMIT_REACHED, NEEDS_PERSON, STOPPED
 from maos.cli.render import Column, Listing, clean
-from maos.model.failure import TABLE
 from maos.model.question import PERMISSION, Open, short
+from maos.text import cut, without_escapes
+from maos.text import markdown as as_markdown
 
 if TYPE_CHECKING:
     from maos.bus.history import SentMessage
+    from maos.model.events.parts import Spent
+    from maos.model.read_models import AgentStatus
     from maos.model.run import Run, TaskState
+    from maos.runs.budgets import Allowance
     from maos.runs.file_changes import Look
-    from maos.runs.status import RunSummary, RunView
-    from maos.views.agents import AgentStatus
+    from maos.runs.results import RunSummary, UnmergedFiles
+    from maos.runs.status import RunView
 
 STYLES = {
     "initializing": "dim", "idle": "dim", "working": "green", "waiting_for_user": "bold yellow",
@@ -33,10 +37,14 @@ BAR_COLUMNS = 30
 LABEL_WIDTH = 14
 MESSAGES_SHOWN_MAX = 20
 TASKS_SHOWN_MAX = 50
+TEXT_LEAST = 20
+"""How many characters of a text in a table say something."""
+TASKS_BRIEF_MAX = 12
+"""Tasks of a run that are shown although they were not asked for."""
 DISCOVERIES_SHOWN_MAX = 10
 FILES_SHOWN_MAX = 20
+TRACEBACKS_SHOWN_MAX = 5
 RESULT_CHARS_MAX = 4000
-_SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]<>|#"})
 
 _TASK_MARKS = {
     "running": "▶", "gated": "?", "failed": "✗", "waiting": "·", "skipped": "–", "done": "✓",
@@ -50,21 +58,9 @@ def spoken(status: RunView) -> str:
     return status.run.status if state == "idle" else STATES.get(state, state)
 
 
-def to_do(status: RunView) -> str:
-    """What a person can do about a run; the logs that it names are those of the task that failed first."""
-    failed = next((each.name for each in status.run.tasks.values() if each.status == "failed"), "TASK")
-    return status.now.to_do.replace("`maos agent logs`", f"`maos logs {status.run.id}/{failed}`")
-
-
 def _took(task: TaskState) -> str:
-    """How long a task took; empty while it has not ended."""
-    took_us = task.ended_us - task.started_us if task.ended_us and task.started_us else 0
-    return words.duration(took_us / 1e6) if took_us > 0 else ""
-
-
-def _cost(usd: float) -> str:
-    """What something cost; empty for nothing."""
-    return words.money(usd) if usd else ""
+    """How long the agents of a task worked; empty while it has not ended."""
+    return words.duration(task.worked_us / 1e6) if task.ended_us and task.worked_us else ""
 
 
 # --- documents ---------------------------------------------------------------------------------------------------
@@ -74,7 +70,11 @@ def summary(status: RunView) -> Document:
     """A run in a list (R-106)."""
     run, now = status.run, status.now
     return {
-        **of(run, "id", "request", "status", "cost_usd", "tokens", "created_us", "updated_us"),
+        **of(run, "id", "request"),
+        "status": status.status,
+        **of(run, "created_us", "updated_us"),
+        **of(status.spent),
+        **_limits(status),
         **time(run.ended_us or None, "completed"),
         **of(now, "state", "activity"),
         "progress": run.progress,
@@ -84,10 +84,23 @@ def summary(status: RunView) -> Document:
         "active_agents": sum(each.is_open for each in status.attempts.values()),
         "message_count": status.messages,
         "duration_s": status.duration_us / 1e6,
-        "to_do": to_do(status),
+        "to_do": status.now.to_do,
         "questions": len(status.questions),
         "permanent": status.permanent is not None,
         "resumable": status.resumable or None,
+    }
+
+
+def _limits(status: RunView) -> Document:
+    """The limits of a run, 0 where there is none, and what is left of each."""
+    from maos.runs.budgets import Budget
+
+    options, left = status.run.options, status.left
+    return {
+        "limits": {**of(Budget.of(options)), **{name: options.get(name) for name in ("time_limit_s", "concurrency")}},
+        "left_usd": left.usd,
+        "left_tokens": left.tokens,
+        "left_s": left.time_s,
     }
 
 
@@ -101,6 +114,8 @@ def document(status: RunView, *, tasks: bool = False, messages: Sequence[SentMes
         **summary(status),
         **made_from(run),
         **of(run, "folder", "options", "summary", "commit"),
+        "created_by": run.created_by or None,
+        "stopped_by": run.stopped_by or None,
         "engine": run.owner,
         "batches": batches(Plan(tasks=[Task(name=each.name, needs=each.needs) for each in run.tasks.values()])),
         "spawned_tasks": [each.name for each in run.tasks.values() if each.attempts],
@@ -124,10 +139,12 @@ def task_document(task: TaskState, run: Run) -> Document:
         "task": task.name,
         "description": task.plan.get("task", "") or " ".join(task.plan.get("command", ())),
         "agent": run.agent(task.name),
-        **of(task, "status", "needs", "attempts", "result", "cost_usd", "tokens", "started_us", "not_before_us"),
+        **of(task, "status", "needs", "attempts", "result", "started_us", "worked_us", "not_before_us"),
+        **of(task.spent),
         **time(task.ended_us or None, "completed"),
         "failure": task.failure or None,
         "why": task.why or None,
+        "traceback": task.traceback or None,
     }
 
 
@@ -147,9 +164,9 @@ def look_document(found: Look, on_change: str) -> Document:
 
 def agents_of(status: RunView) -> list[AgentStatus]:
     """The agents of a run that are at work, each by its newest attempt."""
-    from maos.views.agents import status_of
+    from maos.views.agent_status import status_of
 
-    return [status_of([each]) for each in status.attempts.values()]
+    return [status_of([each], status.at_us) for each in status.attempts.values()]
 
 
 def _message(each: SentMessage) -> Document:
@@ -165,12 +182,19 @@ RUNS: Listing[RunView] = Listing(
     (
         Column("id", lambda each: each.run.id, style="bold"),
         Column("status", lambda each: spoken(each) + ("" if each.permanent is None else ", pinned")),
-        Column("done", lambda each: f"{each.run.progress} %", right=True),
+        Column("done", lambda each: f"{each.run.progress} %", right=True, yields=4),
         Column("tasks", lambda each: f"{each.run.done}/{len(each.run.tasks)}", right=True),
-        Column("cost", lambda each: _cost(each.run.cost_usd), right=True),
+        Column("cost", lambda each: words.cost(each.spent), right=True),
+        Column("left", lambda each: words.left(each.left) if each.run.is_open else "", yields=1),
         Column("started", lambda each: render.when(each.run.created_us)),
-        Column("request", lambda each: words.one_line(each.run.request, 60), yields=2),
-        Column("doing", lambda each: words.one_line(each.now.error or each.now.activity, 80), style="dim", yields=3),
+        Column("request", lambda each: words.one_line(each.run.request, 60), yields=2, least=TEXT_LEAST),
+        Column(
+            "doing",
+            lambda each: words.one_line(each.now.error or each.now.activity, 80),
+            style="dim",
+            yields=3,
+            least=TEXT_LEAST,
+        ),
     ),
     of=summary,
 )
@@ -191,14 +215,14 @@ def tasks_of(run: Run) -> Listing[TaskState]:
         "tasks",
         (
             Column("", lambda each: _TASK_MARKS.get(each.status, "")),
-            Column("task", lambda each: each.name, style="bold", yields=1),
-            Column("agent", agent, yields=1),
+            Column("task", lambda each: each.name, style="bold"),
+            Column("agent", agent, yields=2),
             Column("status", lambda each: each.status),
-            Column("needs", lambda each: " ".join(each.needs), style="dim", yields=2),
-            Column("attempts", lambda each: str(each.attempts or ""), right=True),
+            Column("needs", lambda each: " ".join(each.needs), style="dim", yields=3),
+            Column("attempts", lambda each: str(each.attempts or ""), right=True, yields=4),
             Column("took", _took, right=True),
-            Column("cost", lambda each: _cost(each.cost_usd), right=True),
-            Column("result", result, style="dim", yields=3),
+            Column("cost", words.cost, right=True),
+            Column("result", result, style="dim", yields=1, least=TEXT_LEAST),
         ),
     )
 
@@ -233,36 +257,39 @@ def question_document(asked: Open) -> Document:
     return {
         "id": asked.ref,
         "kind": asked.kind,
-        "run": None if is_permission else asked.owner,
+        "run": (asked.run or None) if is_permission else asked.owner,
         "question": asked.text,
         "tool": {"name": asked.tool, "input": asked.input} if is_permission else None,
-        **of(asked, "choices", "context", "asked_us", "asked_by", "default", "expires_us", "recorded"),
+        "command": asked.asked.command or None,
+        "rule_tool": asked.asked.tool or None,
+        "suggestions": list(asked.suggestions),
+        "requests": asked.refs,
+        **of(asked, "choices", "meanings", "context", "asked_us", "asked_by", "default", "expires_us", "recorded"),
     }
 
 
-def show_open(asked: Sequence[Open], others: Sequence[Open] | None = None) -> None:
+def show_open(asked: Sequence[Open], others: Sequence[Open] | None = None, *, lines_max: int = words.LINES_MAX) -> None:
     """Print questions, each with the command that answers it; its id is shorter when the questions of all are known."""
     for each in asked:
-        by = ", ".join(each.asked_by) or each.owner
-        render.line(("? ", "bold yellow"), (clean(by), "bold"), f" {_line(each)}")
-        if each.context:
-            render.line("  ", words.one_line(each.context, render.room_for_value(2)))
+        by = [clean(name) for name in each.asked_by] or [clean(each.owner)]
+        asked_by = ", ".join(by)
+        text = render.wrap(words.asks(each), sys.stdout, indent="  ", used=len(asked_by) + 3)
+        render.line(("? ", "bold yellow"), (asked_by, "bold"), f" {text}")
+        shown, more = words.context_of(each, lines_max)
+        for text in shown:
+            render.line("  ", text)
+        if more:
+            render.line((f"  … and {render.many(more, 'more line')} (`maos inbox`, or --json for all)", "dim"))
         if each.kind == "unknown":
             continue  # the command that resolves it is its context
-        is_free = each.kind == "question" or (each.kind == "workflow" and not each.choices)
-        if each.choices and is_free:
-            render.line(("  choose: ", "dim"), clean(" | ".join(each.choices)))
+        is_free = each.kind in ("question", "workflow") and not each.choices
+        for text in words.choices_of(each):
+            render.line(render.wrap(f"  {text}", sys.stdout, indent=" " * 6))
         if each.default is not None:
             render.line((f"  without an answer by {render.when(each.expires_us)}: ", "dim"), clean(each.default))
         id = short(each, asked, others)
         what = '"…"' if is_free else "|".join(map(shlex.quote, each.choices)) or "yes|no"
         render.line(("  answer with: ", "dim"), (f"maos answer {clean(id)} {what}", "bold"))
-
-
-def _line(each: Open) -> str:
-    if each.kind == "permission":
-        return f"asks to use {words.tool(each.tool, each.input)}"
-    return f"asks: {words.one_line(each.text, 400)}"
 
 
 # --- the page ----------------------------------------------------------------------------------------------------
@@ -275,20 +302,26 @@ def show(status: RunView, *, tasks: bool, messages: Sequence[SentMessage] | None
         (clean(run.id), "bold"), "  ", (spoken(status), STYLES.get(now.state, "")), "  ",
         words.one_line(run.request, render.room_for_value(30)),
     )  # fmt: skip
-    filled = BAR_COLUMNS * max(0, min(100, run.progress)) // 100
-    bar = "█" * filled + "░" * (BAR_COLUMNS - filled)
-    render.line((bar, "green"), f" {run.progress:>3} %  ", (" · ".join(_counts(status)), "dim"))
+    counts = " · ".join(_counts(status))
+    columns = min(BAR_COLUMNS, render.console().width - len(counts) - 8) if render.terminal() else BAR_COLUMNS
+    filled = max(0, columns) * max(0, min(100, run.progress)) // 100
+    bar = "█" * filled + "░" * (columns - filled)
+    render.line((bar, "green"), f" {run.progress:>3} %  ", (counts, "dim"))
     for label, text in _fields(status):
         if text:
-            room = render.room_for_value(LABEL_WIDTH)
-            render.line((f"  {label:<{LABEL_WIDTH - 2}}", "dim"), words.one_line(text, room))
+            shown = render.wrap(words.one_line(text, None), sys.stdout, indent=" " * LABEL_WIDTH, used=LABEL_WIDTH)
+            render.line((f"  {label:<{LABEL_WIDTH - 2}}", "dim"), shown)
     if status.attempts:
         render.line()
         AGENTS.table(agents_of(status))
-    if tasks:
+    if tasks or len(run.tasks) <= TASKS_BRIEF_MAX:
         render.line()
         found = sorted(run.tasks.values(), key=lambda each: list(_TASK_MARKS).index(each.status))
         tasks_of(run).table(found, shown_max=TASKS_SHOWN_MAX)
+    for task in [each for each in run.tasks.values() if each.traceback][:TRACEBACKS_SHOWN_MAX]:
+        render.line()
+        render.line((clean(task.name), "bold"), ":")
+        render.traceback(task.traceback)
     if messages is not None:
         render.line()
         show_messages(messages, status.messages)
@@ -305,13 +338,25 @@ def _fields(status: RunView) -> list[tuple[str, str]]:
         ("doing", now.activity),
         ("resumes", f"at {render.when(now.until_us)}" if now.until_us else ""),
         ("error", now.error),
-        ("to do", to_do(status)),
+        ("to do", status.now.to_do),
         ("stuck", f"{', '.join(now.stuck)}: what they need has failed" if now.stuck else ""),
         ("restored", restored.replace("_", " ") if again else ""),
         ("plan file", _plan_file(run)),
+        *_preparation(run.options),
         ("pinned", status.permanent or "exempt from cleanup" if status.permanent is not None else ""),
         ("summary", run.summary),
         ("resume with", "" if now.state == "interrupted" else status.resumable),
+    ]
+
+
+def _preparation(options: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """How the workspaces of a run are prepared, and what of the project reaches its agents."""
+    setup = [shlex.join(each) for each in options.get("setup") or ()]
+    return [
+        ("setup", "; ".join(setup)),
+        ("copied", ", ".join(options.get("copy_ignored") or ())),
+        ("variables", ", ".join(options.get("env") or ())),
+        ("project's", ", ".join(options.get("project_settings") or ())),
     ]
 
 
@@ -326,14 +371,11 @@ def _plan_file(run: Run) -> str:
     return f"{found.origin.file}{f', which {state}' if state else ''}"
 
 
-def _figures(run: Run, took_us: int) -> list[str]:
-    """What a run took so far, in numbers."""
-    found = [
-        _cost(run.cost_usd),
-        f"{words.count(run.tokens)} tokens" if run.tokens else "",
-        words.duration(took_us / 1e6),
-    ]
-    return [each for each in found if each]
+def _figures(run: Run, spent: Spent, took_us: int, left: Allowance) -> list[str]:
+    """What a run took so far, in numbers, and what is left of its limits."""
+    from maos.runs.budgets import Budget
+
+    return words.used(spent, Budget.of(run.options), took_us / 1e6, left)
 
 
 def _counts(status: RunView) -> list[str]:
@@ -345,7 +387,7 @@ def _counts(status: RunView) -> list[str]:
         failed and f"{failed} failed",
         status.messages and render.many(status.messages, "message"),
     ]
-    return [*(each for each in found if each), *_figures(run, status.duration_us)]
+    return [*(each for each in found if each), *_figures(run, status.spent, status.duration_us, status.left)]
 
 
 # --- the summary -------------------------------------------------------------------------------------------------
@@ -357,6 +399,8 @@ def exit_code(run: Run) -> int:
 
     if run.status == "completed":
         return 0
+    if run.status == "paused" and run.blocked:
+        return NEEDS_PERSON
     if run.status == "paused":
         return LIMIT_REACHED if is_at_limit(run) else STOPPED
     failed = [task.failure for task in run.tasks.values() if task.status == "failed"]
@@ -370,7 +414,7 @@ def show_summary(found: RunSummary) -> None:
     render.line()
     render.line((run.status, f"bold {style}"), "".join(f" · {each}" for each in _end_figures(run)))
     if run.why and run.status != "completed":
-        render.line(f"  {clean(run.why)}")
+        render.line(f"  {clean(run.why)}{words.by(run.stopped_by)}")
     tasks_of(run).table(list(run.tasks.values()), shown_max=TASKS_SHOWN_MAX)
     if found.discoveries:
         render.line(f"  {render.many(len(found.discoveries), 'discovery', 'discoveries')}")
@@ -379,39 +423,53 @@ def show_summary(found: RunSummary) -> None:
         render.line("    ", ("★ ", "yellow"), text)
     _show_files(found)
     for text in _advice(run):
-        render.line(f"  {text}")
+        render.line(render.wrap(f"  {text}", sys.stdout, indent="    "))
     sys.stdout.flush()
 
 
 def _end_figures(run: Run) -> list[str]:
     """How far it came and what it took."""
-    took_us = max(0, (run.ended_us or run.updated_us) - run.created_us)
-    return [f"{run.done} of {len(run.tasks)} tasks done", *_figures(run, took_us)]
+    from maos.runs.budgets import left_of
+
+    ended_us = run.ended_us or run.updated_us
+    left = left_of(run, run.spent, ended_us)
+    figures = _figures(run, run.spent, max(0, ended_us - run.created_us), left)
+    return [f"{run.done} of {len(run.tasks)} tasks done", *figures]
 
 
 def _show_files(found: RunSummary) -> None:
     if found.files is None:
         return
-    render.line(f"  {words.changed(found.files)}")
-    if not found.files:
-        return
+    render.line(f"  {words.changed(found.files)}{' by tasks that are done' if found.unmerged else ''}")
     for each in found.files[:FILES_SHOWN_MAX]:
         render.line("    ", clean(each.path), (f"  {words.counts(each)}", "dim"))
     if len(found.files) > FILES_SHOWN_MAX:
         render.line((f"    … and {len(found.files) - FILES_SHOWN_MAX} more", "dim"))
-    render.line(f"  to merge them: maos merge {found.run.id}")
+    if found.files:
+        render.line(f"  to look: maos diff {found.run.id} --patch")
+        render.line(f"  to merge them: maos merge {found.run.id}")
+    for left in found.unmerged:
+        render.line(f"  {_not_merged(found.run, left)}")
+
+
+def _not_merged(run: Run, left: UnmergedFiles) -> str:
+    """What a task that failed has changed, and how to see it."""
+    changed = words.changed(left.files)
+    return f"{clean(left.task)}, which failed: {changed} in its worktree: maos diff {run.id}/{clean(left.task)}"
 
 
 def _advice(run: Run) -> list[str]:
     """What a person can do next."""
+    from maos.model.run_status import advice
+    from maos.runs.budgets import resume_command
+
     lines: list[str] = []
     for task in run.tasks.values():
-        known = TABLE.get(task.failure) if task.status == "failed" else None
-        if known is not None and known.hint and len(lines) < DISCOVERIES_SHOWN_MAX:
-            hint = known.hint.replace("`maos agent logs`", f"`maos logs {run.id}/{task.name}`")
-            lines.append(f"{clean(task.name)}: {hint}")
+        hint = advice(run, task) if task.status == "failed" else ""
+        if hint and len(lines) < DISCOVERIES_SHOWN_MAX:
+            lines.append(f"{clean(task.name)}: {clean(hint)}")
     if run.status != "completed":
-        lines.append(f"resume with: maos resume {run.id}")
+        lines.append(f"resume with: {resume_command(run)}")
     return lines
 
 
@@ -419,19 +477,23 @@ def run_document(run: Run) -> Document:
     """A run as it begins and ends."""
     return {
         "run": run.id,
-        **of(run, "status", "request", "folder", "done", "cost_usd", "tokens", "why", "created_us", "ended_us"),
+        **of(run, "status", "request", "folder", "done", "why", "created_us", "ended_us"),
+        **of(run.spent),
         "tasks": [task_document(task, run) for task in run.tasks.values()],
     }
 
 
 def summary_document(found: RunSummary) -> Document:
     """A run with what its agents found and changed."""
+    from maos.runs.budgets import resume_command
+
     return {
         **run_document(found.run),
         "discoveries": found.discoveries,
         "files": of(found.files),
+        "unmerged": of(found.unmerged),
         "commit": found.run.commit or None,
-        "resumable": None if found.run.status == "completed" else f"maos resume {found.run.id}",
+        "resumable": None if found.run.status == "completed" else resume_command(found.run),
     }
 
 
@@ -439,30 +501,29 @@ def markdown(found: RunSummary) -> str:
     """The summary as Markdown; what agents said is quoted, so that it cannot pass for the text of maos."""
     run = found.run
     title = words.one_line(run.request, 100) or run.id
-    lines = [f"# {_plain(title)}", "", f"{run.status} · {' · '.join(_end_figures(run))}", ""]
+    lines = [f"# {as_markdown(title)}", "", f"{run.status} · {' · '.join(_end_figures(run))}", ""]
     if run.why and run.status != "completed":
-        lines += [_plain(run.why), ""]
+        lines += [as_markdown(run.why), ""]
     columns = tasks_of(run).columns[1:-1]  # without the mark and the result
     lines += [f"| {' | '.join(each.title for each in columns)} |", "|---" * len(columns) + "|"]
     for task in run.tasks.values():
-        lines.append(f"| {' | '.join(_plain(each.text(task)) for each in columns)} |")
+        lines.append(f"| {' | '.join(as_markdown(each.text(task)) for each in columns)} |")
     if found.discoveries:
         lines += ["", "## Discoveries", ""]
-        lines += [f"- {_plain(each['task'])}: {_plain(str(each.get('text', '')))}" for each in found.discoveries]
+        found_lines = ((each["task"], str(each.get("text", ""))) for each in found.discoveries)
+        lines += [f"- {as_markdown(task)}: {as_markdown(text)}" for task, text in found_lines]
     if found.files:
         lines += ["", "## Files", ""]
-        lines += [f"- {_plain(each.path)} {words.counts(each)}" for each in found.files]
+        lines += [f"- {as_markdown(each.path)} {words.counts(each)}" for each in found.files]
+    if found.unmerged:
+        lines += ["", "## Files of tasks that failed", ""]
+        lines += [f"- {as_markdown(_not_merged(run, each))}" for each in found.unmerged]
     said = [task for task in run.tasks.values() if task.result.strip()]
     if said:
         lines += ["", "## Results"]
     for task in said:
-        quoted = clean(task.result.strip()[:RESULT_CHARS_MAX], lines=True).splitlines()
-        lines += ["", f"### {_plain(task.name)}", "", *(f"> {line}".rstrip() for line in quoted)]
+        quoted = clean(cut(without_escapes(task.result).strip(), RESULT_CHARS_MAX), lines=True).splitlines()
+        lines += ["", f"### {as_markdown(task.name)}", "", *(f"> {line}".rstrip() for line in quoted)]
     if next_ := _advice(run):
         lines += ["", "## Next", "", *(f"- {each}" for each in next_)]
     return "\n".join(lines) + "\n"
-
-
-def _plain(text: str) -> str:
-    """A text on one line that Markdown takes for nothing else."""
-    return clean(" ".join(text.split())).translate(_SPECIAL)

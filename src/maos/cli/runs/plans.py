@@ -16,16 +16,19 @@ from maos.cli.database import ask, need_yes
 from maos.cli.failures import FAILED, note, report_error
 from maos.cli.render import clean
 from maos.errors import InvalidInput
+from maos.model import preparation
 from maos.model.plan import BadPlan, Task, batches
+from maos.model.preparation import Preparation
 from maos.model.run import Run
 from maos.plans import parser, source
 from maos.plans.source import Source
 from maos.runs import agent_types, plan_input
-from maos.runs.agent_types import SHIPPED, AgentType
+from maos.runs.agent_types import SHIPPED, AgentType, shown_tools
 from maos.runs.plan_input import Addition, ValidPlan, validate
 
 if TYPE_CHECKING:
     from maos.runs.consent import Act
+    from maos.settings.schema import Settings
 
 TASKS_SHOWN_MAX = 200
 TASK_WIDTH = 70
@@ -50,10 +53,17 @@ def addition(run: Run, texts: Sequence[str]) -> Addition:
 
 
 def approve(
-    draft: Source, types: Mapping[str, AgentType], options: Mapping[str, Any], *, auto: bool, as_json: bool
+    draft: Source,
+    types: Mapping[str, AgentType],
+    given: Mapping[str, Any],
+    values: Settings,
+    *,
+    auto: bool,
+    as_json: bool,
 ) -> ValidPlan:
     """Show a plan and ask a person to approve it, perhaps after editing it. Never called within an event loop."""
     found = validate(draft, types)
+    options = {**given, **plan_input.workspace_options(values, found.options, given)}
     if as_json:
         documents.show_line({"kind": "plan", **msgspec.to_builtins(found.plan)})
     else:
@@ -69,7 +79,7 @@ def approve(
             click.echo("nothing was started", err=True)
             raise click.exceptions.Exit(FAILED)
         draft, found = _edited(draft, types)
-        show(found, options)
+        show(found, {**given, **plan_input.workspace_options(values, found.options, given)})
 
 
 def _edited(draft: Source, types: Mapping[str, AgentType]) -> tuple[Source, ValidPlan]:
@@ -98,10 +108,10 @@ def show(found: ValidPlan, options: Mapping[str, Any]) -> None:
     plan, types = found.plan, found.types
     groups = batches(plan)
     about = words.one_line(plan.summary or plan.request, TASK_WIDTH)
+    size = f"{render.many(len(plan.tasks), 'task')} in {render.many(len(groups), 'batch', 'batches')}"
     render.line(
         ("Plan", "bold"),
-        f"{': ' + about if about else ''}  ",
-        (f"{render.many(len(plan.tasks), 'task')} in {render.many(len(groups), 'batch', 'batches')}", "dim"),
+        render.wrap(f"{': ' + about if about else ''}  {size}", sys.stdout, indent="  ", used=len("Plan")),
     )
     tasks = {task.name: task for task in plan.tasks}
     kinds = agent_types.kinds(plan, {**options, "agents": agent_types.to_data(plan, types)})
@@ -117,10 +127,11 @@ def show(found: ValidPlan, options: Mapping[str, Any]) -> None:
         if len(group) > left:
             render.line((f"{stem}… and {len(group) - left} more", "dim"))
         left = max(0, left - len(group))
+    _show_preparation(preparation.of_options(options), options, "")
     for name in sorted({task.agent for task in plan.tasks if task.agent in types}):
         each = types[name]
         if not each.source.startswith(str(SHIPPED)):  # a repository may have brought it
-            unasked = f", may use {', '.join(each.tools)} without asking" if each.tools else ""
+            unasked = f", may use {', '.join(shown_tools(each.tools))} without asking" if each.tools else ""
             note(f"{name} is from {each.source}{unasked}")
     sys.stdout.flush()
 
@@ -138,19 +149,24 @@ def show_added(run: Run, found: Addition) -> None:
 def _show_task(task: Task, kind: str, stem: str, *, last: bool, width: int) -> None:
     """A task as a branch of a tree."""
     agent = clean(f"{task.agent} ({kind})" if task.agent else kind)
-    said = task.task or shlex.join(task.command)
-    render.line(
+    said = words.one_line(task.task or shlex.join(task.command), TASK_WIDTH)
+    below = stem + ("   " if last else "│  ")
+    before = (
         (stem + ("└─ " if last else "├─ "), "dim"),
         (clean(task.name).ljust(width), "bold"),
         (f"  {agent}", "cyan"),
         (f"  after {clean(', '.join(task.needs))}" if task.needs else "", "yellow"),
-        f"  {words.one_line(said, TASK_WIDTH)}",
     )
-    below = stem + ("   " if last else "│  ")
+    used = sum(len(text) for text, _style in before) + 2
+    render.line(*before, f"  {render.wrap(said, sys.stdout, indent=f'{below}  ', used=used)}")
     for gate in task.gates:
         text = shlex.join(gate.command) if gate.command else gate.person or gate.review
         who = "a person" if gate.person else "a reviewer" if gate.review else "a check"
-        render.line((f"{below}then {who}: {words.one_line(text, TASK_WIDTH)}", "dim"))
+        check = render.wrap(
+            f"then {who}: {words.one_line(text, TASK_WIDTH)}", sys.stdout, indent=f"{below}  ", used=len(below)
+        )
+        render.line((below + check, "dim"))
+    _show_preparation(preparation.of_options(msgspec.structs.asdict(task)), {}, below)
     limits = (
         words.duration(task.time_limit_s) if task.time_limit_s else "",
         words.money(task.budget_usd) if task.budget_usd else "",
@@ -158,6 +174,19 @@ def _show_task(task: Task, kind: str, stem: str, *, last: bool, width: int) -> N
     )
     if any(limits):
         render.line((below + ", ".join(f"at most {each}" for each in limits if each), "dim"))
+
+
+def _show_preparation(found: Preparation, options: Mapping[str, Any], below: str) -> None:
+    """How workspaces are prepared: whole, as commands and variables are what a person agrees to."""
+    lines = [f"setup: {_one_line(shlex.join(each))}" for each in found.setup or ()]
+    lines += [f"copies ignored files: {clean(', '.join(found.copy_ignored))}"] if found.copy_ignored else []
+    lines += [f"variables: {_one_line(', '.join(found.env))}"] if found.env else []
+    if options.get("include_uncommitted"):
+        lines.append("starts with your uncommitted changes")
+    if options.get("project_settings"):
+        lines.append(f"uses the project's {', '.join(options['project_settings'])}")
+    for line in lines:
+        render.line((below + line, "dim" if below else ""))
 
 
 def show_acts(id: str, acts: Sequence[Act]) -> None:
@@ -168,14 +197,29 @@ def show_acts(id: str, acts: Sequence[Act]) -> None:
     width = max(len(each.task) for each in acts)
     for each in acts:
         may = [f"permission {each.permission}"] if each.permission and not each.command else []
-        may += [f"tools {', '.join(each.tools)}"] if each.tools else []
+        may += [f"tools {', '.join(shown_tools(each.tools))}"] if each.tools else []
+        may += [f"variables {', '.join(each.env)}"] if each.env else []
+        may += [f"the project's {', '.join(each.project)}"] if each.project else []
         who = f"{each.kind}{' ' + each.what if each.what != 'task' else ''}{', ' + '; '.join(may) if may else ''}"
-        said = _whole(shlex.join(each.command) if each.command else each.words)
+        said = _command(each.command) if each.command else _prompt(each.words)
         render.line("  ", (clean(each.task).ljust(width), "bold"), f"  {said}  ", (f"({clean(who)})", "dim"))
+        more = [f"with the MCP server {_command(server)}" for server in each.servers]
+        more += [f"in {clean(each.folder)}"] if each.folder else []
+        for text in more:
+            render.line("  ", " " * width, f"    {text}")
 
 
-def _whole(text: str) -> str:
-    """What a person is to agree to: all of it, on one line; of a very long text, how much is left out."""
-    text = " ".join(clean(text, lines=True).split())
+def _command(argv: Sequence[str]) -> str:
+    """A command that a person is to agree to: all of it, on one line."""
+    return _one_line(shlex.join(argv))
+
+
+def _prompt(text: str) -> str:
+    """A prompt that a person is to agree to, on one line; of a very long one, how much is left out."""
+    text = _one_line(text)
     left = len(text) - ACT_WIDTH
     return text if left <= 0 else f"{text[:ACT_WIDTH]} … and {left:,} more characters (--json prints all)"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(clean(text, lines=True).split())

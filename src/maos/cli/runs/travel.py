@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,14 +15,16 @@ from maos.cli.failures import CONFLICT
 from maos.cli.render import Column, Listing, clean
 from maos.clock import to_datetime
 from maos.errors import InvalidInput
+from maos.tuples import NamedTuple
 
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.attempt import AttemptCheckpoint
+    from maos.model.read_models import PlannedStep
     from maos.model.run import Run, RunCheckpoint
     from maos.travel.join import JoinPlan
     from maos.travel.points_in_time import PointInTime, When
-    from maos.travel.service import PlannedStep, TravelPlan
+    from maos.travel.service import TravelPlan
 
 POINT = "a checkpoint's name, a version such as 12 or -1, @POSITION, or a time such as 10m or 2026-03-01T14:30"
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from maos.cli import commands, documents, render
-from maos.cli.commands import LINES, VERSION, WHEN, Version, agent_argument, full_option, json_command, pointer
+from maos.cli.commands import LINES, VERSION, WHEN, Version, full_option, json_command, pointer, state_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, code_for, report
+from maos.cli.progress import progress_bar
 from maos.cli.render import Column, Listing, clean, shorten
 from maos.errors import Corrupt, HistoryLost, InvalidInput, NotFound
 from maos.model.changes import MISSING, lookup, parse_pointer, plain
@@ -42,7 +42,7 @@ AGENTS: Listing[StateSummary] = Listing(
         Column("changed", lambda each: render.when(each.time_us)),
         Column("by", lambda each: shorten(each.source, 30), style="dim", yields=2),
     ),
-    empty="no agents have a state; `maos state create AGENT` creates one",
+    empty="no agent has a state; `maos state create AGENT` creates one",
 )
 
 VERSIONS: Listing[StateVersion] = Listing(
@@ -61,9 +61,9 @@ VERSIONS: Listing[StateVersion] = Listing(
 @json_command("maos state list", "maos state list --prefix team-a/ --json")
 @click.option("--prefix", default="", help="Only agents whose names begin with this.")
 def list_(database: DatabaseTarget, prefix: str, as_json: bool) -> int:
-    """List agents that have a state.
+    """List the agents that have a state.
 
-    Agents that run are listed by `maos agent list`. A damaged one is named on standard error, the others are listed all
+    `maos agent list` lists those that run or ran. A damaged state is named on standard error, the others are listed all
     the same; the exit code is then 1.
     """
     damaged: list[Corrupt] = []
@@ -88,14 +88,14 @@ def list_(database: DatabaseTarget, prefix: str, as_json: bool) -> int:
     "maos state show reviewer --path /messages/0",
     "maos state show reviewer --path /messages --last 3",
 )
-@agent_argument
+@state_argument
 @commands.path_option
 @click.option(
     "--last", type=click.IntRange(min=0), metavar="N", help="Only so many entries of the list at --path, the last ones."
 )
 @full_option
 def show(database: DatabaseTarget, agent: str, path: str | None, last: int | None, full: bool, as_json: bool) -> None:
-    """Show the newest state of an agent, or a part of it.
+    """Show the newest version of a state, or a part of it.
 
     With --last, the end of a long list is read without the rest of it, and the state is shown without its long lists.
     """
@@ -108,7 +108,7 @@ def show(database: DatabaseTarget, agent: str, path: str | None, last: int | Non
 
 
 @json_command("maos state peek reviewer /messages")
-@agent_argument
+@state_argument
 @click.argument("path", metavar="POINTER")
 @click.option("--last", type=click.IntRange(min=0), default=10, metavar="N", show_default=True, help="How many.")
 @full_option
@@ -124,14 +124,14 @@ def peek(ctx: click.Context, _database: DatabaseTarget, /, **given: Any) -> None
     "maos state at reviewer --time 2h",
     "maos state at reviewer --time 2026-03-01T14:30:00+01:00",
 )
-@agent_argument
+@state_argument
 @click.argument("version", metavar="[VERSION]", type=VERSION, required=False)
 @click.option("--time", type=WHEN, help="ISO 8601 (local unless it says otherwise), or how long ago: 15m, 2h, 3d.")
 @commands.path_option
 def at(
     database: DatabaseTarget, agent: str, version: Version | None, time: int | None, path: str | None, as_json: bool
 ) -> None:
-    """Show the state of an agent as it was at a version or a time.
+    """Show a state as it was at a version or a time.
 
     VERSION is a number, or counted from the newest: -1 is the one before it.
     """
@@ -192,13 +192,13 @@ def document(state: State) -> documents.Document:
 
 
 @json_command("maos state history reviewer", "maos state history reviewer --last 5 --json")
-@agent_argument
+@state_argument
 @click.option(
     "--last", type=click.IntRange(min=1), default=50, metavar="N", show_default=True, help="How many versions to show."
 )
 @click.option("--all", "everything", is_flag=True, help="Show every version.")
 def history(database: DatabaseTarget, agent: str, last: int, everything: bool, as_json: bool) -> None:
-    """List the versions of an agent, the newest last."""
+    """List the versions of a state, the newest last."""
 
     async def work(m: Maos) -> list[StateVersion]:
         newest = await m.state.version(agent)
@@ -218,7 +218,7 @@ def history(database: DatabaseTarget, agent: str, last: int, everything: bool, a
     "maos state events reviewer --path /messages --limit 3",
     json=LINES,
 )
-@agent_argument
+@state_argument
 @click.option("--after", type=VERSION, default="0", help="Only events after this version; -5 for the last five.")
 @click.option("--until", type=VERSION, help="Only events up to this version.")
 @click.option("--type", "types", multiple=True, help="Only events of this type. Can be repeated.")
@@ -232,7 +232,7 @@ def history(database: DatabaseTarget, agent: str, last: int, everything: bool, a
 def events(
     database: DatabaseTarget, /, agent: str, after: Version, until: Version | None, full: bool, as_json: bool, **by: Any
 ) -> None:
-    """Show the events of an agent, with what each changed.
+    """Show the events of a state, with what each changed.
 
     With several filters, an event has to pass them all.
     """
@@ -252,27 +252,29 @@ def events(
     "maos state stream reviewer", "maos state stream reviewer --after -5", "maos state stream reviewer --json",
     json=LINES,
 )  # fmt: skip
-@agent_argument
+@state_argument
 @click.option(
     "--after", type=VERSION, default="newest", help="Start after this version; -5 for the last five, 0 for all."
 )
 @full_option
 def stream(database: DatabaseTarget, agent: str, after: Version, full: bool, as_json: bool) -> None:
-    """Follow the events of an agent as they happen.
+    """Follow the events of a state as they happen.
 
     Events of all processes and machines are seen. Ctrl+C ends it.
     """
 
     async def work(m: Maos) -> None:
         if not await m.state.version(agent):
-            raise NotFound(f"there is no agent {agent!r}", hint="`maos state list` shows the agents there are")
+            from maos.state.loader import missing
+
+            raise missing(agent)
         start = await _start(after, m, agent)
         if sys.stderr.isatty():
             click.echo(f"events of {clean(agent)} after version {start}, as they happen; Ctrl+C ends this", err=True)
         async for event in m.state.stream(agent, after=start):
             _show_event(event, full=full, as_json=as_json)
 
-    database.read(work)
+    database.read(work, waits=True)
 
 
 async def _start(after: Version, m: Maos, agent: str) -> int:
@@ -289,7 +291,7 @@ def _show_event(event: StateEvent, *, full: bool, as_json: bool) -> None:
 
 
 @json_command("maos state diff reviewer", "maos state diff reviewer 1 newest", "maos state diff reviewer -2 --full")
-@agent_argument
+@state_argument
 @click.argument("first", metavar="[FIRST]", type=VERSION, default="newest-1")
 @click.argument("second", metavar="[SECOND]", type=VERSION, default="newest")
 @full_option
@@ -335,7 +337,7 @@ def verify(database: DatabaseTarget, agent: str | None, accept_loss: bool, as_js
     lost: HistoryLost | None = None
 
     async def work(m: Maos) -> Report:
-        with _progress(f"checking {clean(agent or 'the journal')}", count=agent is None) as progress:
+        with progress_bar(f"checking {clean(agent or 'the journal')}", count=agent is None) as progress:
             return await m.verify(agent, progress=progress)
 
     try:
@@ -367,29 +369,10 @@ def _show_report(report: Report, lost: HistoryLost | None) -> None:
         render.line((clean(place), "bold red"), f"  {clean(each.what)}")
         render.line((f"    can be recovered: {clean(each.recoverable)}", "dim"))
     for text in report.notes:
-        render.line((f"note: {clean(text)}", "dim"))
+        render.line((render.wrap(f"note: {clean(text)}", sys.stdout, indent="  "), "dim"))
     checked = f"{render.many(report.events, 'event')} in {render.many(report.streams, 'stream')}"
     if report.ok:
         render.line(("ok", "bold green"), f": {checked}, everything as it was written")
     else:
         places = render.many(len(report.damage), "place")
         render.line(("damaged", "bold red"), f": {places}; {checked} were checked")
-
-
-@contextmanager
-def _progress(what: str, *, count: bool) -> Iterator[Callable[[int, int], None]]:
-    """Draw a progress bar on standard error if that is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = [TextColumn("{task.description}", markup=False), BarColumn(), *([MofNCompleteColumn()] if count else [])]
-    to = Console(stderr=True)
-    with Progress(*columns, console=to, transient=True, disable=not sys.stderr.isatty()) as drawn:
-        task = drawn.add_task(what, total=None)
-
-        def advance(done: int, total: int) -> None:
-            if count:
-                now = what if done < total else "replaying the agents"
-                drawn.update(task, description=now, completed=done, total=max(done, total))
-
-        yield advance

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from maos.cli import commands, documents, render
-from maos.cli.commands import Version, agent_argument, consent_options, full_option, json_command, pointer
+from maos.cli.commands import Version, consent_options, full_option, json_command, pointer, state_argument
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.render import Column, Listing, clean, shorten
 from maos.cli.state.queries import document, show_changes
@@ -22,12 +22,12 @@ from maos.model.changes import DELETE, Extend
 
 if TYPE_CHECKING:
     from maos.app import Maos
-    from maos.state.records import Compaction, SnapshotInfo, StatePreview, Update
+    from maos.state.records import Compaction, SnapshotInfo, SnapshotRestored, StatePreview, Update
 
 T = TypeVar("T")
 
 expected_option = click.option(
-    "--expected", type=click.IntRange(min=1), metavar="N", help="Refuse unless the agent is at this version."
+    "--expected", type=click.IntRange(min=1), metavar="N", help="Refuse unless the state is at this version."
 )
 
 
@@ -41,22 +41,27 @@ _event_options = commands.options(
 _return_options = commands.options(commands.source_option, consent_options, full_option)
 
 
+def _signed(m: Maos, given: dict[str, Any]) -> dict[str, Any]:
+    """Options of a change, with its author: the one that --source names, else the principal of this process."""
+    return {**given, "source": given["source"] or str(m.principal)}
+
+
 @json_command(
     "maos state create reviewer",
     """maos state create planner '{"status": "idle", "messages": []}'""",
     "maos state create writer @state.json",
     """echo '{"status": "idle"}' | maos state create tester -""",
 )
-@agent_argument
+@state_argument
 @click.argument("data", metavar="[JSON]", type=commands.JSON_OBJECT, required=False)
 @_event_options
 def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None, as_json: bool, **event: Any) -> None:
     """Create the state of an agent.
 
     A database that does not exist is created too. JSON is the first state: an object, @FILE to read it from a file, or
-    - for standard input. Without it the agent gets the usual fields, all empty.
+    - for standard input. Without it the state gets the usual fields, all empty.
     """
-    state = database.write(lambda m: m.state.create(agent, data, **event), create=True)
+    state = database.write(lambda m: m.state.create(agent, data, **_signed(m, event)), create=True)
     what = f" at version {state.version} with {render.many(len(state.raw()), 'field')}"
     render.show(document(state), "created ", (clean(agent), "bold"), what, as_json=as_json)
 
@@ -67,7 +72,7 @@ def create(database: DatabaseTarget, /, agent: str, data: dict[str, Any] | None,
     "maos state update reviewer --delete /execution/task --expected 7",
     """echo '{"status": "idle"}' | maos state update reviewer -""",
 )
-@agent_argument
+@state_argument
 @click.argument("data", metavar="[JSON]", type=commands.JSON_OBJECT, required=False)
 @click.option(
     "--append", "appended", type=(str, commands.JSON), metavar="POINTER JSON", multiple=True,
@@ -100,7 +105,7 @@ def update(
         **{path: Extend(entries) for path, entries in added.items()},
         **{pointer(path): DELETE for path in deleted},
     }
-    done = database.write(lambda m: m.state.update(agent, wanted, **event))
+    done = database.write(lambda m: m.state.update(agent, wanted, **_signed(m, event)))
     if as_json:
         documents.show(_update_document(agent, done))
     elif done.version == done.previous:
@@ -142,14 +147,14 @@ def agree(
     "maos state rollback reviewer -1",
     "maos state rollback reviewer 3 --yes --expected 7",
 )
-@agent_argument
+@state_argument
 @click.argument("version", metavar="VERSION", type=commands.VERSION)
 @expected_option
 @_return_options
 def rollback(
-    database: DatabaseTarget, /, agent: str, version: Version, expected: int | None, source: str, **how: bool
+    database: DatabaseTarget, /, agent: str, version: Version, expected: int | None, source: str | None, **how: bool
 ) -> None:
-    """Roll the state of an agent back to a version.
+    """Roll a state back to a version.
 
     This appends a new version; nothing that happened is rewritten. On a terminal the changes are shown first. VERSION
     is a number, or counted from the newest: -1 undoes the last change.
@@ -163,7 +168,7 @@ def rollback(
     async def work(m: Maos) -> tuple[int, Update]:
         target = int(agreed.target) if agreed else await version.resolve(m, agent)
         at = expected or (agreed.newest if agreed else None)  # the person agreed to what was shown
-        return target, await m.state.rollback(agent, target, expected=at, source=source)
+        return target, await m.state.rollback(agent, target, expected=at, source=source or str(m.principal))
 
     target, done = database.write(work)
     if how["as_json"]:
@@ -177,11 +182,11 @@ def rollback(
 @json_command(
     "maos state restore reviewer before-upgrade --dry-run", "maos state restore reviewer before-upgrade --yes"
 )
-@agent_argument
+@state_argument
 @click.argument("snapshot", metavar="SNAPSHOT")
 @_return_options
-def restore(database: DatabaseTarget, /, agent: str, snapshot: str, source: str, **how: bool) -> None:
-    """Restore the state of an agent from a snapshot.
+def restore(database: DatabaseTarget, /, agent: str, snapshot: str, source: str | None, **how: bool) -> None:
+    """Restore a state from a snapshot.
 
     SNAPSHOT is its id or name; `maos state snapshot AGENT --list` shows them. It is verified first.
 
@@ -193,7 +198,11 @@ def restore(database: DatabaseTarget, /, agent: str, snapshot: str, source: str,
 
     agreed = _agreed(look, agent, "snapshot", "restoring a snapshot", "Restore {} from snapshot {}?", **how)
     expected = agreed.newest if agreed else None  # the person agreed to what was shown
-    done = database.write(lambda m: m.state.restore(agent, snapshot, expected=expected, source=source))
+
+    async def work(m: Maos) -> SnapshotRestored:
+        return await m.state.restore(agent, snapshot, expected=expected, source=source or str(m.principal))
+
+    done = database.write(work)
     if how["as_json"]:
         document = documents.of(done)
         document["verified"] = document.pop("integrity_verified")
@@ -223,7 +232,7 @@ def _agreed(
         show_changes(what, agent, preview.changes, full=full)
         return question.format(agent, preview.target)
 
-    return agree(look, show, what=f"{act} changes agent {agent!r}", **consent)
+    return agree(look, show, what=f"{act} changes state {agent!r}", **consent)
 
 
 # --- snapshots and compaction ------------------------------------------------------------------------------------
@@ -261,7 +270,7 @@ SNAPSHOTS: Listing[SnapshotInfo] = Listing(
     "maos state snapshot reviewer --kind checkpoint --name monday --keep-for 30d",
     "maos state snapshot reviewer --list",
 )
-@agent_argument
+@state_argument
 @click.option("--list", "as_list", is_flag=True, help="List the snapshots there are instead.")
 @click.option("--name", default="", help="A name to restore it by.")
 @click.option(
@@ -278,7 +287,7 @@ SNAPSHOTS: Listing[SnapshotInfo] = Listing(
 @click.option("--permanent", is_flag=True, help="Never removed unless by force.")
 @commands.source_option
 def snapshot(database: DatabaseTarget, /, agent: str, as_list: bool, as_json: bool, **how: Any) -> None:
-    """Take a snapshot of an agent's state, or list its snapshots.
+    """Take a snapshot of a state, or list its snapshots.
 
     A rollback needs no snapshot: every version is kept. Snapshots remain when the history is compacted.
     """
@@ -296,7 +305,7 @@ def snapshot(database: DatabaseTarget, /, agent: str, as_list: bool, as_json: bo
     async def work(m: Maos) -> SnapshotInfo:
         from maos.state.records import Retention
 
-        return await m.state.snapshot(agent, retention=Retention(expires_us, permanent), **how)
+        return await m.state.snapshot(agent, retention=Retention(expires_us, permanent), **_signed(m, how))
 
     info = database.write(work)
     stored, whole = render.size(info.bytes_stored), render.size(info.bytes_plain)
@@ -310,7 +319,7 @@ def snapshot(database: DatabaseTarget, /, agent: str, as_list: bool, as_json: bo
     "maos state compact reviewer --keep-last 100 --dry-run",
     "maos state compact reviewer --strategy merge --keep-since 30d --yes",
 )
-@agent_argument
+@state_argument
 @click.option(
     "--strategy", type=click.Choice(STRATEGIES), default=STRATEGIES[0], show_default=True,
     help="One event for all before the kept ones, with or without a snapshot of it, or one for each run of "
@@ -322,7 +331,7 @@ def snapshot(database: DatabaseTarget, /, agent: str, as_list: bool, as_json: bo
 @commands.source_option
 @consent_options
 def compact(database: DatabaseTarget, /, agent: str, dry_run: bool, yes: bool, as_json: bool, **how: Any) -> None:
-    """Compact the history of an agent.
+    """Compact the history of a state.
 
     Its state does not change. Versions that become one event can no longer be rolled back to.
     """
@@ -333,10 +342,10 @@ def compact(database: DatabaseTarget, /, agent: str, dry_run: bool, yes: bool, a
         return f"Compact {agent}? Versions in between cannot be rolled back to afterwards." if is_needed else ""
 
     agree(
-        lambda: database.read(lambda m: m.state.compact(agent, dry_run=True, **how)), show,
-        what=f"compacting removes versions of agent {agent!r} for good", dry_run=dry_run, yes=yes, as_json=as_json,
+        lambda: database.read(lambda m: m.state.compact(agent, dry_run=True, **_signed(m, how))), show,
+        what=f"compacting removes versions of state {agent!r} for good", dry_run=dry_run, yes=yes, as_json=as_json,
     )  # fmt: skip
-    done = database.write(lambda m: m.state.compact(agent, **how))
+    done = database.write(lambda m: m.state.compact(agent, **_signed(m, how)))
     _show_compaction(done, dry_run=False, as_json=as_json)
 
 

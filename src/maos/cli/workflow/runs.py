@@ -14,8 +14,19 @@ import click
 import msgspec
 
 from maos.app import Maos
-from maos.cli import documents, render
-from maos.cli.commands import JSON, LINES, consent_options, dry_run_option, forward, json_command, named_text, options
+from maos.cli import commands, documents, render
+from maos.cli.commands import (
+    JSON,
+    LINES,
+    FiniteRange,
+    consent_options,
+    detach_option,
+    dry_run_option,
+    forward,
+    json_command,
+    named_text,
+    options,
+)
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import FAILED, INTERRUPTED, note
 from maos.cli.input import heard
@@ -30,7 +41,6 @@ from maos.plans.source import is_plan_file
 from maos.views import workflows as views
 from maos.views.workflows import describe
 from maos.workflows import Handle, loader
-from maos.workflows.definition import Workflow
 from maos.workflows.record import FREQUENCIES, CheckpointPolicy
 from maos.workflows.status import Status, WorkflowPreview
 
@@ -77,11 +87,12 @@ def _value(text: str) -> Any:
 )  # fmt: skip
 @click.option("--every", "steps", type=click.IntRange(min=1), help="For every_n_steps.  [default: checkpoint.steps]")
 @click.option(
-    "--interval", "interval_s", type=click.FloatRange(min=0.1),
+    "--interval", "interval_s", type=FiniteRange(min=0.1),
     help="For time_based, in s.  [default: checkpoint.interval_s]",
 )  # fmt: skip
 @status.variables_option
 @click.option("--auto", is_flag=True, help="Run a plan file without asking.")
+@detach_option
 @new_run
 @summary_option
 @notify_option
@@ -90,7 +101,7 @@ def run(database: DatabaseTarget, /, target: str, as_json: bool, **given: Any) -
 
     Agents execute a plan file (.yaml, .toml, .json) as with `maos run`, with the same options. A function, which can be
     MODULE:FUNCTION too, gets ARGUMENT and --arg, as JSON where they are JSON, else as text. Ctrl+C pauses it after its
-    current steps finish, and `maos workflow resume` resumes it.
+    current steps finish, and `maos workflow resume` resumes it. With --detach the server (`maos serve`) executes it.
     """
     id, args, named, variables = (given.pop(name) for name in ("id", "args", "named", "variables"))
     policy = {name: value for name in POLICY if (value := given.pop(name)) is not None}
@@ -114,11 +125,21 @@ def run(database: DatabaseTarget, /, target: str, as_json: bool, **given: Any) -
         wanted = msgspec.structs.replace(known, enabled=known.enabled or "frequency" in policy, **policy)
         recorded["checkpoints"] = CheckpointPolicy.as_set(wanted)
 
+    async def hand_over(m: Maos) -> int:
+        server = await m.supervisor.check_server()
+        made = await m.workflows.create_with(definition, *arguments(args, named), id=id, options=recorded)
+        document = {"kind": "handed_over", "workflow": made, "server": server.url}
+        commands.show_handed_over(document, made, f"maos workflow show {made}", as_json=as_json)
+        return 0
+
+    if given["detach"]:
+        return database.write(hand_over)
+
     async def work(m: Maos) -> int:
         handle = await m.workflows.start_with(definition, *arguments(args, named), id=id, options=recorded)
         return await _until_ended(m, handle, as_json=as_json)
 
-    return database.write(work, create=True, in_memory=True)
+    return database.write(work, create=True, in_memory=True, waits=True)
 
 
 async def _until_ended(m: Maos, handle: Handle[Any], *, as_json: bool) -> int:
@@ -221,7 +242,7 @@ def _resume_function(
         handle = await m.workflows.resume(id, workflow=definition, on_change=on_change, trust=trust)
         return await _until_ended(m, handle, as_json=as_json)
 
-    return database.write(work)
+    return database.write(work, waits=True)
 
 
 NEXT = {
@@ -353,7 +374,7 @@ def _send(
 
 @json_command("maos workflow state cleanup --retention-days 30")
 @click.option(
-    "--retention-days", type=click.FloatRange(min=0), default=30.0, show_default=True,
+    "--retention-days", type=FiniteRange(min=0), default=30.0, show_default=True,
     help="Those that ended so many days ago.",
 )  # fmt: skip
 @consent_options
@@ -430,40 +451,11 @@ def list_schedules(database: DatabaseTarget, as_json: bool) -> None:
     SCHEDULES.show(database.read(lambda m: m.workflows.upcoming()), as_json=as_json)
 
 
-@json_command("maos workflow schedule remove nightly")
+@json_command("maos workflow schedule remove nightly", "maos workflow schedule remove nightly --dry-run")
 @click.argument("name")
-def remove(database: DatabaseTarget, name: str, as_json: bool) -> None:
+@dry_run_option
+def remove(database: DatabaseTarget, name: str, dry_run: bool, as_json: bool) -> None:
     """Remove a schedule; workflow runs that it started continue."""
-    database.write(lambda m: m.workflows.unschedule(name))
-    render.show({"removed": name}, f"removed {name}", as_json=as_json)
-
-
-@json_command("maos workflow serve nightly.py jobs.billing", json=LINES)
-@click.argument("targets", metavar="[TARGET]...", nargs=-1)
-def serve(database: DatabaseTarget, targets: tuple[str, ...], as_json: bool) -> None:
-    """Run due schedules, and resume interrupted workflow runs.
-
-    Ctrl+C ends it. TARGET are files or modules with workflows; those of schedules are found by themselves, also of
-    schedules that are added later. A problem with one is reported, and the others are served. Any number of
-    processes may serve one database: each due time starts one workflow run.
-    """
-    for each in targets:
-        loader.load_all(each)
-
-    def load(known: Schedule) -> Workflow[..., Any]:
-        return loader.load_recorded(known.workflow, known.definition, known.where)
-
-    async def work(m: Maos) -> None:
-        tell = (lambda text: documents.show_line({"told": text})) if as_json else note
-        serving = asyncio.create_task(m.workflows.serve(tell=tell, load=load))
-        tell("serving; Ctrl+C detaches from everything, and it can be resumed")
-
-        def stop(_why: signals.Signals | None = None) -> None:
-            serving.cancel()
-
-        with heard(interrupted=stop, sent_away=stop):
-            await asyncio.wait([serving])
-        if not serving.cancelled():
-            serving.result()
-
-    database.write(work, create=True)
+    database.write(lambda m: m.workflows.unschedule(name, dry_run=dry_run), dry_run=dry_run)
+    found = {"removed": name, "dry_run": dry_run}
+    render.show(found, f"{'would remove' if dry_run else 'removed'} {name}", as_json=as_json)

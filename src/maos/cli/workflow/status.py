@@ -13,25 +13,27 @@ import click
 import msgspec
 
 from maos.app import Maos
-from maos.cli import documents, render
+from maos.cli import documents, render, words
 from maos.cli.commands import LazyCommand, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, note
 from maos.cli.render import Column, Listing, clean, shorten
 from maos.cli.runs import page as run_page
 from maos.cli.runs import plans
+from maos.cli.workflow.page import WORKFLOWS
 from maos.errors import InvalidInput
 from maos.model.events.workflow import StepStarted, StepUnknown
 from maos.model.plan import BadPlan, Problem, batches
+from maos.model.plan_file import origin
+from maos.model.read_models import WorkflowInfo
 from maos.model.run import Run
 from maos.model.workflow import Step, WorkflowRun
 from maos.plans import graph as graphs
 from maos.plans.parser import parse
 from maos.plans.parser import schema as plan_schema
-from maos.runs.file_changes import origin
-from maos.runs.status import RunView
+from maos.runs.status import RECENT_US, RunView
 from maos.views import workflows as views
-from maos.views.workflows import WorkflowInfo, describe
+from maos.views.workflows import describe
 from maos.workflows import Handle
 from maos.workflows.status import STATUSES, Status
 
@@ -41,28 +43,10 @@ STYLES = {"completed": "green", "failed": "red", "cancelled": "red", "changed": 
 OUTCOMES = "done --value JSON | failed --why TEXT | again"
 
 
-def _done(each: WorkflowInfo) -> str:
-    return f"{each.steps_done}/{each.steps}" if each.of == "file" else str(each.steps_done)
-
-
-WORKFLOWS: Listing[WorkflowInfo] = Listing(
-    "workflows",
-    (
-        Column("id", lambda each: each.id, style="bold"),
-        Column("workflow", lambda each: each.workflow, yields=1),
-        Column("status", lambda each: run_page.STATES.get(each.state, each.state)),
-        Column("done", _done, right=True),
-        Column("changed", lambda each: render.when(each.changed_us)),
-        Column("doing", lambda each: each.activity, style="dim", yields=2),
-    ),
-    empty="no workflows; `maos workflow run` starts one",
-)
-
-
 def _outcome(step: Step) -> str:
     if step.error and step.status != "done":
-        return f"{step.error.get('type', '')}: {step.error.get('message', '')}"
-    return shorten(render.compact(step.result), RESULT_CHARS) if step.result is not None else ""
+        return f"{step.error.get('type', '')}: {step.error.get('message', '')}{words.by(step.by)}"
+    return f"{shorten(render.compact(step.result), RESULT_CHARS)}{words.by(step.by)}" if step.result is not None else ""
 
 
 STEPS: Listing[tuple[str, Step]] = Listing(
@@ -91,11 +75,17 @@ async def find(m: Maos, id: str) -> WorkflowRun | Run:
     return run
 
 
-@json_command("maos workflow list", "maos workflow list --status running --json")
-@click.option("--status", type=click.Choice(STATUSES), help="Only those.")
-def list_(database: DatabaseTarget, status: str | None, as_json: bool) -> None:
+@json_command("maos workflow list", "maos workflow list --all", "maos workflow list --status running --json")
+@click.option("--all", "-a", "everything", is_flag=True, help="Also those that ended more than a week ago.")
+@click.option("--status", type=click.Choice(STATUSES), help="Only those, however old.")
+def list_(database: DatabaseTarget, everything: bool, status: str | None, as_json: bool) -> None:
     """List workflow runs, of functions and of files; open ones first."""
-    found = database.read(lambda m: views.list_all(m.runs, m.workflows, status or ""))
+
+    async def read(m: Maos) -> list[WorkflowInfo]:
+        since_us = None if everything or status else m.clock.now_us() - RECENT_US
+        return await views.list_all(m.views.runs, m.views.workflows, status or "", since_us=since_us)
+
+    found = database.read(read)
     WORKFLOWS.show(found, as_json=as_json, empty=f"no workflow is {status}" if status else "")
 
 
@@ -130,7 +120,9 @@ def show(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> 
 
 def document(run: WorkflowRun) -> documents.Document:
     """All that is known of a workflow run of a function."""
-    names = ("arguments", "options", "result", "error", "published", "checkpoints", "steps")
+    names = (
+        "arguments", "options", "result", "error", "published", "checkpoints", "steps", "started_by", "stopped_by",
+    )  # fmt: skip
     return {**documents.of(views.of_function(run)), **{name: msgspec.to_builtins(getattr(run, name)) for name in names}}
 
 
@@ -140,19 +132,12 @@ def spoken(run: WorkflowRun) -> str:
     return run_page.STATES.get(state, state)
 
 
-def show_stopped(run: WorkflowInfo) -> None:
-    """Print why a workflow run has stopped by itself, and the command that resumes it."""
-    why = f": {clean(run.why)}" if run.why else ""
-    render.line(("! ", "bold red"), (clean(run.id), "bold"), " is ", (run.status, "bold red"), why)
-    render.line(("  resume with: ", "dim"), (f"maos workflow resume {run.id}", "bold"))
-
-
 def _show_page(run: WorkflowRun, *, everything: bool) -> None:
     version = f" {clean(run.definition)}" if run.definition else ""
     status = (spoken(run), STYLES.get(run.status, "cyan"))
     render.line((clean(run.id), "bold"), f"  {clean(run.name)}{version}  ", status)
     if run.why:
-        render.line(f"  {clean(run.why)}")
+        render.line(f"  {clean(run.why)}{words.by(run.stopped_by)}")
     for name, value in run.published.items():
         render.line((f"  {clean(name)}: ", "dim"), render.compact(value))
     steps = list(run.steps.items())
@@ -170,8 +155,11 @@ def _show_page(run: WorkflowRun, *, everything: bool) -> None:
             render.line(f"  maos answer {run.id}/{step_id} ANSWER")
         elif step.kind == "signal":
             render.line(("waits: ", "bold yellow"), f"maos workflow signal {run.id} {clean(step.name)} [JSON]")
+    show_traceback(run)
     if run.status == "completed":
         show_end(run)
+    elif run.status in ("failed", "cancelled"):
+        _show_retry(run)
     elif Status.of(run).needs_resume or run.status == "paused":
         render.line(f"resume with: maos workflow resume {run.id}")
 
@@ -182,9 +170,21 @@ def show_end(run: WorkflowRun) -> None:
         render.line(("result: ", "bold green"), render.compact(run.result))
         return
     style = STYLES.get(run.status, "cyan")
+    show_traceback(run)
     render.line((f"{run.id} is {spoken(run)}", style), f": {clean(run.why)}" if run.why else "")
     if run.is_open:
         render.line(f"resume with: maos workflow resume {run.id}")
+    elif run.status == "failed":
+        _show_retry(run)
+
+
+def show_traceback(run: WorkflowRun) -> None:
+    """Print where a workflow run failed: the traceback of the step that ended it, else that of its own code."""
+    render.traceback((run.cause or {}).get("traceback", ""))
+
+
+def _show_retry(run: WorkflowRun) -> None:
+    render.line(("retry with: ", "dim"), (f"maos retry {run.id}", "bold"), ("; finished steps are kept", "dim"))
 
 
 async def narrate(m: Maos, handle: Handle[Any]) -> None:

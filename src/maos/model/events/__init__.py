@@ -3,9 +3,10 @@
 `EVENTS` has all of them by the names that they are stored under.
 """
 
-from maos.model.events import attempt, commands, facts, messages, records, run, state, workflow
+from maos.model.events import access, attempt, audit, commands, facts, messages, records, run, state, workflow
 from maos.model.events.core import EVENTS, EventBase
 
 __all__ = [
-    "EVENTS", "EventBase", "attempt", "commands", "facts", "messages", "records", "run", "state", "workflow",
+    "EVENTS", "EventBase", "access", "attempt", "audit", "commands", "facts", "messages", "records", "run", "state",
+    "workflow",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from maos.model.events.core import EventBase, event
+from maos.model.events.parts import Limits
 
 GRACE_S = 10.0
 """How long a program has to end by itself when it is stopped."""
@@ -18,6 +19,8 @@ class Command(EventBase, frozen=True, kw_only=True):
     """What all commands have."""
 
     at_us: int = 0
+    by: str = ""
+    """The principal that requested it."""
 
 
 @event("stop_requested")
@@ -34,6 +37,11 @@ class PermissionAnswered(Command, frozen=True, kw_only=True):
     request: str
     allow: bool
     why: str = ""
+    rule: str = ""
+    """The rule that was made with this answer."""
+    rule_id: str = ""
+    always: bool = False
+    """Whether its program is told not to ask for this again, in its own session."""
 
 
 @event("checkpoint_requested")
@@ -54,7 +62,12 @@ class PauseRequested(Command, frozen=True, kw_only=True):
 class WakeRequested(Command, frozen=True, kw_only=True):
     """For a run: do not wait for the end of a rate limit."""
 
-    by: str = ""
+
+@event("update_requested")
+class UpdateRequested(Command, frozen=True, kw_only=True):
+    """For a run: change its limits, or how many of its agents work at once."""
+
+    limits: Limits
 
 
 @event("tasks_requested")
@@ -103,6 +116,8 @@ class RetryRequested(Command, frozen=True, kw_only=True):
 
     tasks: list[str] = []
     """Their names; empty for all that have failed."""
+    changed: dict[str, Any] = {}
+    """What a person changes of the only task before: its `task` or its `command`."""
 
 
 @event("skip_requested")

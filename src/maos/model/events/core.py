@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, NotRequired, TypeVar, get_origin, g
 
 import msgspec
 
-from maos.model.events.parts import Local, LocalPart
+from maos.model.events.parts import EXACT, Local, LocalPart
 
 Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 """Turns data of one format of a type into data of the next format."""
@@ -27,6 +27,8 @@ class EventBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     format: ClassVar[int] = 1
     plain: ClassVar[bool] = False
     """Whether bodies are stored uncompressed, so that the SQL views can read them."""
+    is_clean: ClassVar[bool] = False
+    """Whether secrets were removed from its texts at their source, so that the journal does not search them again."""
     upcasts: ClassVar[Mapping[int, Upcast]] = {}
 
     @property
@@ -42,17 +44,25 @@ EVENTS: dict[str, type[EventBase]] = {}
 """All typed events by the names that they are stored under."""
 
 
-def event(name: str, *, plain: bool = False) -> Callable[[type[E]], type[E]]:
+def event(name: str, *, plain: bool = False, is_clean: bool = False) -> Callable[[type[E]], type[E]]:
     """Register a class as the type of the events that are stored under a name."""
 
     def register(cls: type[E]) -> type[E]:
         if name in EVENTS:
             raise ValueError(f"the event type {name} is defined twice")
-        cls.type, cls.plain = name, plain
+        cls.type, cls.plain, cls.is_clean = name, plain, is_clean
         EVENTS[name] = cls
         return cls
 
     return register
+
+
+@functools.cache
+def exact_fields(name: str) -> tuple[str, ...]:
+    """The fields of a type of events that are stored as they are given, or not at all; none for types of others."""
+    kind = EVENTS.get(name)
+    hints = get_type_hints(kind, include_extras=True) if kind is not None else {}
+    return tuple(field for field, hint in hints.items() if EXACT in getattr(hint, "__metadata__", ()))
 
 
 @functools.cache

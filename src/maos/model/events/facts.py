@@ -7,6 +7,7 @@ Facts are what was observed, in the event `attempt_output`; sums and states are 
 from __future__ import annotations
 
 import binascii
+from collections.abc import Sequence
 from typing import Any, Self
 
 import msgspec
@@ -23,22 +24,41 @@ class FactBase(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind"
 
 
 TEXT_CHARS_MAX = 1 << 20
+FACTS_BYTES_MAX = 8 << 20
+"""What the facts of an event may take that has room for more than one of the longest."""
 
 
-def shortened(fact: Fact) -> Fact:
+def shortened(fact: Fact, chars_max: int = TEXT_CHARS_MAX) -> Fact:
     """A fact without more than an event can hold: what is too long is cut, and says how much is missing."""
     changes: dict[str, Any] = {}
     for name in fact.__struct_fields__:
         value = getattr(fact, name)
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        if len(text) > TEXT_CHARS_MAX:
-            missing = len(text) - TEXT_CHARS_MAX
-            changes[name] = f"{text[:TEXT_CHARS_MAX]} … [{missing:,} more characters were not recorded]"
+        if len(text) > chars_max:
+            missing = len(text) - chars_max
+            changes[name] = f"{text[:chars_max]} … [{missing:,} more characters were not recorded]"
     if isinstance(fact, AgentPlan) and changes:
         changes["entries"] = [{"content": changes["entries"]}]
+    if isinstance(fact, PermissionRequested) and "command" in changes:
+        changes["command"] = ""  # a rule is only for a command that is known whole
     if isinstance(fact, PrintedLine) and changes:
         changes["base64"] = ""  # only all of it would be the exact bytes
     return msgspec.structs.replace(fact, **changes)
+
+
+def bounded(found: Sequence[Fact]) -> list[Fact]:
+    """The facts of lines that stand for more than an event can hold: texts are cut, and words and tools beyond a limit
+    are left out, with a fact that says how many. What else the engine goes by is kept."""
+    kept: list[Fact] = []
+    size = left_out = 0
+    for fact in (shortened(each, TEXT_CHARS_MAX >> 7) for each in found):
+        size += len(msgspec.json.encode(fact))
+        if size > FACTS_BYTES_MAX and isinstance(fact, _REPEATED):
+            left_out += 1
+        else:
+            kept.append(fact)
+    lost = [OutputLost("too much", f"{left_out:,} more facts of the output were not recorded")] if left_out else []
+    return [*kept, *lost]
 
 
 class SessionOpened(FactBase, frozen=True, tag="session"):
@@ -49,6 +69,8 @@ class SessionOpened(FactBase, frozen=True, tag="session"):
     version: str = ""
     instead_of: str = ""
     """The session that was to be resumed and is lost: the agent remembers nothing of it."""
+    kept: bool = False
+    """Whether the program keeps the session in its home and says that it can resume it."""
 
 
 class Text(FactBase, frozen=True, tag="text"):
@@ -78,7 +100,7 @@ class AgentPlan(FactBase, frozen=True, tag="plan"):
 class ToolUse(FactBase, frozen=True, tag="tool_use"):
     """A tool is about to run: the intent, without which an outcome would mean nothing (I31).
 
-    A second fact with the same `id` is the same intent, better known.
+    A second fact with the same `id` is the same intent, better known; what it does not repeat still holds.
     """
 
     id: str
@@ -110,14 +132,32 @@ class Usage(FactBase, frozen=True, tag="usage"):
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
+    cache_write_1h: int = 0
+    """How much of `cache_write` is kept for an hour, which costs more."""
+    usd: float | None = None
+    """What they cost by the price that maos knew when the message came; None when it knew none."""
 
 
 class Cost(FactBase, frozen=True, tag="cost"):
-    """What one turn cost, as the agent's program computed it: never a running total."""
+    """What one turn cost, as the agent's program computed it: never a running total. It replaces what was estimated
+    of the messages since the turn before."""
 
     usd: float
     turn: str = ""
     """A second fact with the same turn replaces the first."""
+
+
+class QuotaWindow(FactBase, frozen=True, tag="quota"):
+    """How much of what its account may use within a time the agent's program has used, as its provider says."""
+
+    window: str
+    """Its name with the provider, such as `five_hour`."""
+    used: float | None = None
+    """The share that is used, from 0 to 1 or a little more; None when the provider does not say."""
+    reset_us: int = 0
+    """When it begins anew; 0 when the provider does not say."""
+    status: str = ""
+    """`allowed`, `allowed_warning` or `rejected`."""
 
 
 class Retry(FactBase, frozen=True, tag="retry"):
@@ -137,6 +177,8 @@ class Trouble(FactBase, frozen=True, tag="trouble"):
     message: str = ""
     status: int = 0
     reset_us: int = 0
+    traceback: str = ""
+    """Where a Python function raised it."""
 
 
 class PermissionRequested(FactBase, frozen=True, tag="permission_requested"):
@@ -146,13 +188,25 @@ class PermissionRequested(FactBase, frozen=True, tag="permission_requested"):
     tool: str = ""
     input: Any = None
     options: list[Any] | None = None
+    tool_use: str = ""
+    """The id of the use of the tool that waits."""
+    rule_tool: str = ""
+    """What rules call the tool; empty when no rule can name it."""
+    command: str = ""
+    """The command of a shell that the tool would run, whole; empty when it runs none, or its program does not say."""
+    suggestions: list[str] = []
+    """Rules that the agent's program suggests."""
+    rule: str = ""
+    """The rule by which the engine answers it with the same append; empty when a person is asked."""
 
 
 class PermissionDenied(FactBase, frozen=True, tag="permission_denied"):
-    """The agent's program refused a tool by its own rules."""
+    """A tool was refused by a rule of the agent's program or of its order."""
 
     tool: str = ""
     message: str = ""
+    tool_use: str = ""
+    """The id of the use of the tool, which does not run."""
 
 
 class Discovery(FactBase, frozen=True, tag="discovery"):
@@ -169,6 +223,8 @@ class TurnEnded(FactBase, frozen=True, tag="turn_ended"):
     failed: bool = False
     reason: str = ""
     turns: int = 0
+    form: str = ""
+    """Of the result: `json` when it is data as JSON, `none` when there is none; empty for text."""
 
 
 class PrintedLine(FactBase, frozen=True):
@@ -204,6 +260,10 @@ class Unknown(PrintedLine, frozen=True, tag="unknown"):
     """A line that the dialect does not understand, kept as it is."""
 
 
+class Diagnostic(PrintedLine, frozen=True, tag="diagnostic"):
+    """A line that the agent's program prints about itself, such as its log: not the agent's word."""
+
+
 class InputReceived(FactBase, frozen=True, tag="input"):
     """The agent's program has got an input: `inbox/<version>` for a message, `permission/<request>` for an answer."""
 
@@ -236,8 +296,10 @@ class OutputLost(FactBase, frozen=True, tag="spool"):
 
 
 Fact = (
-    SessionOpened | Text | Thought | AgentPlan | ToolUse | ToolProgress | ToolResult | Usage | Cost | Retry
-    | Trouble | PermissionRequested | PermissionDenied | Discovery | TurnEnded | Line | Unknown | InputReceived
-    | Stopping | ProcessExit | OutputLost
+    SessionOpened | Text | Thought | AgentPlan | ToolUse | ToolProgress | ToolResult | Usage | Cost
+    | QuotaWindow | Retry | Trouble | PermissionRequested | PermissionDenied | Discovery | TurnEnded | Line | Unknown
+    | Diagnostic | InputReceived | Stopping | ProcessExit | OutputLost
 )  # fmt: skip
 """Every fact."""
+_REPEATED = (Text, Thought, AgentPlan, ToolUse, ToolProgress, ToolResult, Usage, Discovery, PrintedLine)
+"""Facts of which one line can have any number."""

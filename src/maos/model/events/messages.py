@@ -32,6 +32,8 @@ class MessageSent(EventBase, frozen=True, kw_only=True):
     at_us: int = 0
     ttl_us: int = 0
     """How long after `at_us` it is still delivered; 0 for ever."""
+    by: str = ""
+    """The principal that sent it; `sender` is the name that it goes under."""
 
 
 @event("message_routed", plain=True)
@@ -92,6 +94,8 @@ class DeadLetterRequeued(EventBase, frozen=True, kw_only=True):
     """A dead letter was sent again."""
 
     version: int
+    by: str = ""
+    """The principal that requested it."""
 
 
 class Subscription(EventBase, frozen=True, kw_only=True):

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import Annotated, NamedTuple, NotRequired, TypedDict
+from typing import Annotated, NotRequired, TypedDict
+
+import msgspec
 
 PERSON = "person"
 """The sender of messages of a person. Only programs for people send under this name, and no agent can have it."""
+
+
+EXACT = "exact"
+"""Marks a field that a checksum beside it covers: an event with a secret in it is refused, not changed."""
 
 
 class Local(Enum):
@@ -39,7 +45,7 @@ class Local(Enum):
     """Names of variables of the environment that an agent was given."""
 
 
-class LocalPart(NamedTuple):
+class LocalPart(msgspec.Struct, frozen=True):
     """A part of a field of plain data that is local: `options.workspace`, or `tasks.*.agent` for that of every task."""
 
     path: str
@@ -58,6 +64,58 @@ class Owner(TypedDict, total=False):
     pid: int
     since: int
     """When the process began, in ticks since the kernel did."""
+
+
+class Spent(msgspec.Struct, frozen=True, array_like=True):
+    """What something cost so far."""
+
+    cost_usd: float = 0.0
+    """Reported and estimated."""
+    estimated_usd: float = 0.0
+    """How much of that is estimated."""
+    tokens: int = 0
+    """In and out."""
+    unpriced_tokens: int = 0
+    """Tokens of a model without a price: it cost more than `cost_usd`."""
+
+    def plus(self, other: Spent) -> Spent:
+        """Both together."""
+        return Spent(
+            self.cost_usd + other.cost_usd,
+            self.estimated_usd + other.estimated_usd,
+            self.tokens + other.tokens,
+            self.unpriced_tokens + other.unpriced_tokens,
+        )
+
+    def minus(self, other: Spent) -> Spent:
+        """What is more than the other."""
+        return self.plus(Spent(-other.cost_usd, -other.estimated_usd, -other.tokens, -other.unpriced_tokens))
+
+
+class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Limits of a run that a person changes; None for one that stays as it is, 0 for none.
+
+    Example::
+
+        limits = maos.Limits(cost_usd=10, concurrency=8)
+        print(limits.given)
+    """
+
+    cost_usd: float | None = None
+    """What all its agents together may cost."""
+    tokens: int | None = None
+    """How many tokens they may use."""
+    time_s: float | None = None
+    """How long the run may take since it was started or resumed."""
+    time_limit_s: float | None = None
+    """How long each agent may work, unless its task or type says otherwise."""
+    concurrency: int | None = None
+    """How many agents work at once."""
+
+    @property
+    def given(self) -> dict[str, float]:
+        """Those that change, by their names."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
 
 
 class RunVersion(TypedDict):
@@ -88,10 +146,10 @@ class JoinedRun(RunVersion):
 
 
 class GivenUp(TypedDict):
-    """What a rollback gives up: the version that the run had reached, and what the work since then cost."""
+    """What a rollback gives up: the version that the run had reached, and what the work since then took."""
 
     version: int
-    cost_usd: float
+    spent: Spent
 
 
 class WorkspaceData(TypedDict):
@@ -109,17 +167,29 @@ class WorkspaceData(TypedDict):
 
 
 class ServerData(TypedDict):
-    """A tool server that an agent is given: the names of its variables, never their values."""
+    """A tool server that an agent is given: the names of its variables, never their values, and whether its tools need
+    a permission."""
 
     name: str
     argv: list[str]
     env: list[str]
+    asks: NotRequired[bool]
+
+
+class PreparationData(TypedDict, total=False):
+    """How the workspace of an agent was prepared before it started."""
+
+    setup: list[list[str]]
+    setup_inputs: list[str]
+    setup_env: list[str]
+    copy_ignored: list[str]
 
 
 OrderData = TypedDict(
     "OrderData",
     {
         "task": str,
+        "task_anew": NotRequired[str],
         "resume": bool,
         "cwd": Annotated[str, Local.CWD],
         "home": Annotated[str, Local.HOME],
@@ -132,13 +202,20 @@ OrderData = TypedDict(
         "takes_input": bool,
         "mcp": Annotated[list[ServerData], Local.SERVERS],
         "env": Annotated[list[str], Local.VARIABLES],
+        "values": NotRequired[dict[str, str]],
+        "preparation": NotRequired[PreparationData],
+        "project": NotRequired[list[str]],
+        "project_text": NotRequired[str],
+        "mcp_servers": NotRequired[list[str]],
         "argv": list[str],
         "time_limit_s": float,
         "run": NotRequired[str],
         "from": NotRequired[Annotated[str, Local.MOVED_FROM]],
     },
 )
-"""What an attempt is started with. `from` is the folder that the agent knows, when its files have moved since."""
+"""What an attempt is started with. `env` has the names of variables that are passed on, `values` those that were given
+with their values. `task_anew` is the prompt in case its session is lost; `from` is the folder that the
+agent knows, when its files have moved since."""
 
 
 class Replaced(TypedDict):

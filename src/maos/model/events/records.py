@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from maos.model.events.core import EventBase, event
+from maos.model.permission import PermissionRule
 
 
 @event("chat_said")
@@ -14,10 +15,7 @@ class ChatSaid(EventBase, frozen=True, kw_only=True):
     text: str
     asked: str = ""
     """The question that it answers."""
-    request: str = ""
-    """The request that it begins a plan with."""
-    refused: bool = False
-    """Whether it refuses a plan."""
+    by: str = ""
     at_us: int
 
 
@@ -80,6 +78,7 @@ class SettingChanged(EventBase, frozen=True, kw_only=True):
     """A setting that all engines on this journal use is changed, in the stream `settings/<name>`."""
 
     value: float | None
+    by: str = ""
     at_us: int
 
 
@@ -116,6 +115,7 @@ class PinAdded(EventBase, frozen=True, kw_only=True):
 
     run: str
     why: str
+    by: str = ""
     at_us: int
 
 
@@ -124,6 +124,28 @@ class PinRemoved(EventBase, frozen=True, kw_only=True):
     """A run may be cleaned up again."""
 
     run: str
+    by: str = ""
+    at_us: int
+
+
+@event("permission_rule_added")
+class PermissionRuleAdded(EventBase, frozen=True, kw_only=True):
+    """A person wants agents to be answered by a rule, in the stream `permissions/<run or agent>`."""
+
+    id: str
+    rule: PermissionRule
+    scope: str
+    """`run` or `agent`."""
+    by: str
+    at_us: int
+
+
+@event("permission_rule_revoked")
+class PermissionRuleRevoked(EventBase, frozen=True, kw_only=True):
+    """A rule counts no more."""
+
+    id: str
+    by: str
     at_us: int
 
 
@@ -140,6 +162,7 @@ class ScheduleSet(EventBase, frozen=True, kw_only=True):
     where: dict[str, str] = {}
     """Where the workflow is defined."""
     set_us: int = 0
+    by: str = ""
 
 
 @event("schedule_removed")
@@ -147,6 +170,7 @@ class ScheduleRemoved(EventBase, frozen=True, kw_only=True):
     """A schedule is removed."""
 
     name: str
+    by: str = ""
     at_us: int = 0
 
 
@@ -165,6 +189,8 @@ class BundleImported(EventBase, frozen=True, kw_only=True):
     """How many events belong to the same point in time, by version of the run."""
     of: str = ""
     """The run or workflow run that brought it, when it belongs to another one."""
+    by: str = ""
+    """The principal that imported it."""
     at_us: int = 0
 
 
@@ -173,4 +199,54 @@ class BundleTrusted(EventBase, frozen=True, kw_only=True):
     """A person has seen what an imported run would do, and agrees."""
 
     by: str
+    at_us: int
+
+
+@event("backup_tested")
+class BackupTested(EventBase, frozen=True, kw_only=True):
+    """A backup was restored to a database of its own and compared with its checksums, in the stream `backups`."""
+
+    location: str
+    position: int
+    """How far it could be restored."""
+    events: int
+    bytes: int
+    took_us: int
+    problem: str = ""
+    """Why it could not be restored; empty when it could."""
+    by: str = ""
+    at_us: int
+
+
+@event("key_rotated")
+class KeyRotated(EventBase, frozen=True, kw_only=True):
+    """The keys of an encrypted database were rotated, in the stream `keys`."""
+
+    source: str
+    """The kind of the source that unlocks it from now on."""
+    keys: int
+    """How many data keys were wrapped again."""
+    by: str = ""
+    at_us: int
+
+
+@event("erasure_started")
+class ErasureStarted(EventBase, frozen=True, kw_only=True):
+    """A person has asked to erase a run or an agent, in the stream `erasures`; `erasure_ended` follows."""
+
+    scope: str
+    why: str = ""
+    by: str = ""
+    at_us: int
+
+
+@event("erasure_ended")
+class ErasureEnded(EventBase, frozen=True, kw_only=True):
+    """The keys of a run or an agent were destroyed: what they sealed can no longer be read."""
+
+    scope: str
+    keys: int
+    documents: int
+    folders: int
+    by: str = ""
     at_us: int

@@ -7,7 +7,18 @@ from typing import Annotated, Any
 import msgspec
 
 from maos.model.events.core import EventBase, event
-from maos.model.events.parts import GivenUp, JoinedRun, Local, LocalPart, Owner, RunOrigin, RunVersion, WorkspaceData
+from maos.model.events.parts import (
+    GivenUp,
+    JoinedRun,
+    Limits,
+    Local,
+    LocalPart,
+    Owner,
+    RunOrigin,
+    RunVersion,
+    Spent,
+    WorkspaceData,
+)
 from maos.model.status import RunStatus, TaskStatus
 
 _WORKSPACE = LocalPart("workspace", Local.WORKSPACE)
@@ -21,6 +32,8 @@ class RunEventBase(EventBase, frozen=True, kw_only=True):
     """When it happened, in microseconds since 1970, UTC."""
     inbox_version: int = 0
     """The command in the run's inbox that this event is the outcome of."""
+    by: str = ""
+    """The principal whose act or decision it is; empty for what the engine decided."""
 
 
 @event("run_created", plain=True)
@@ -58,6 +71,20 @@ class RunPlanned(RunEventBase, frozen=True, kw_only=True):
     """The agent that requested them."""
 
 
+@event("plan_proposed", plain=True)
+class PlanProposed(RunEventBase, frozen=True, kw_only=True):
+    """The planner of a run has made a plan, or a person has edited it; its tasks are added when a person approves it.
+    In an inbox: a command to replace the plan with an edited one."""
+
+    tasks: list[dict[str, Any]]
+    """Tasks as in a plan."""
+    summary: str = ""
+    options: dict[str, Any] = {}
+    """Options that the run has as soon as the plan is approved: the types of agents that the plan names."""
+    by: str = ""
+    """The person who edited it; empty when it is the planner's."""
+
+
 @event("run_resumed", plain=True)
 class RunResumed(RunEventBase, frozen=True, kw_only=True):
     """A run that was paused or had ended is executed again."""
@@ -66,11 +93,28 @@ class RunResumed(RunEventBase, frozen=True, kw_only=True):
     """Whether tasks that have failed are tried again; cancelled tasks are not."""
 
 
+@event("run_handed_over", plain=True)
+class RunHandedOver(RunEventBase, frozen=True, kw_only=True):
+    """No process executes it, and any engine may claim it: that of `maos serve` does."""
+
+
 @event("run_paused", plain=True)
 class RunPaused(RunEventBase, frozen=True, kw_only=True):
     """Its agents are stopped, and no more are started."""
 
     why: str = ""
+    limit: str = ""
+    """The limit that was reached (`cost_usd`, `tokens` or `time_s`); empty when it was paused for another reason."""
+
+
+@event("run_updated", plain=True)
+class RunUpdated(RunEventBase, frozen=True, kw_only=True):
+    """A person has changed its limits, or how many of its agents work at once."""
+
+    limits: Limits
+    """What counts from now on."""
+    before: Limits
+    """What counted until then, of those that have changed."""
 
 
 @event("run_ended", plain=True)
@@ -88,11 +132,22 @@ class TaskEventBase(RunEventBase, frozen=True, kw_only=True):
     task: str
     cost_usd: float = 0.0
     """What the attempt cost."""
+    estimated_usd: float = 0.0
+    """How much of that is estimated from tokens, and was not reported."""
     tokens: int = 0
+    unpriced_tokens: int = 0
+    """Tokens of a model without a price, which are not in `cost_usd`."""
     commit: str = ""
     """The commit that has the task's work."""
     merged: str = ""
     """The commit that has the work of all tasks that are done."""
+    worked_us: int = 0
+    """How long the agent of the attempt or of the check worked; waiting for a person does not count."""
+
+    @property
+    def spent(self) -> Spent:
+        """All of it."""
+        return Spent(self.cost_usd, self.estimated_usd, self.tokens, self.unpriced_tokens)
 
 
 @event("task_started", plain=True)
@@ -147,6 +202,8 @@ class TaskFailed(TaskEventBase, frozen=True, kw_only=True):
 
     failure: str
     why: str
+    traceback: str = ""
+    """Where its agent failed, if that is a Python function."""
 
 
 @event("task_stopping", plain=True)
@@ -171,6 +228,8 @@ class TaskRetried(RunEventBase, frozen=True, kw_only=True):
     """A failed task can be started again."""
 
     task: str
+    changed: dict[str, Any] = {}
+    """What a person changed of the task in the plan before: its `task` or its `command`."""
 
 
 @event("question_asked", plain=True)
@@ -181,6 +240,8 @@ class QuestionAsked(RunEventBase, frozen=True, kw_only=True):
     question: str
     asked_by: list[str]
     choices: list[str] = []
+    meanings: list[str] = []
+    """What each of the choices does, in their order; empty when they speak for themselves."""
     context: str = ""
     default: str | None = None
     """The answer when none was given by `expires_us`."""
@@ -193,7 +254,6 @@ class QuestionAnswered(RunEventBase, frozen=True, kw_only=True):
 
     id: str
     answer: str
-    by: str = ""
 
 
 @event("run_checkpointed", plain=True)
@@ -216,11 +276,20 @@ class RunHibernated(RunEventBase, frozen=True, kw_only=True):
     why: str = ""
 
 
+@event("run_blocked", plain=True)
+class RunBlocked(RunEventBase, frozen=True, kw_only=True):
+    """No agent of a kind can work before a person does something; none is started until the run is resumed."""
+
+    kind: str
+    failure: str
+    """A name from the failure table."""
+    to_do: str
+    """What a person can do."""
+
+
 @event("run_woken", plain=True)
 class RunWoken(RunEventBase, frozen=True, kw_only=True):
-    """A person did not want to wait for the end of a rate limit."""
-
-    by: str = ""
+    """A person did not want to wait for the end of a rate limit, or has logged in."""
 
 
 @event("run_note_added", plain=True)
@@ -300,9 +369,9 @@ class RunRemoved(RunEventBase, frozen=True, kw_only=True):
 
 RunRestored = RunRolledBack | RunForked | RunJoined | RunFileChanged
 RunEvent = (
-    RunCreated | RunClaimed | RunPlanned | RunResumed | RunPaused | RunEnded | TaskStarted | TaskReleased
-    | TaskGated | TaskFinished | TaskFailed | TaskStopping | TaskSkipped | TaskRetried | QuestionAsked
-    | QuestionAnswered | RunCheckpointed | RunHibernated | RunWoken | RunNoteAdded | RunRestored | RunMoved
-    | RunRemoved
+    RunCreated | RunClaimed | PlanProposed | RunPlanned | RunResumed | RunHandedOver | RunPaused | RunUpdated | RunEnded
+    | TaskStarted | TaskReleased | TaskGated | TaskFinished | TaskFailed | TaskStopping | TaskSkipped | TaskRetried
+    | QuestionAsked | QuestionAnswered | RunCheckpointed | RunHibernated | RunBlocked | RunWoken | RunNoteAdded
+    | RunRestored | RunMoved | RunRemoved
 )  # fmt: skip
 """Every event of a run."""

@@ -7,17 +7,17 @@ Paths are JSON pointers (RFC 6901). An operation that does not fit the state is 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from maos.model.events.core import EventBase, event
-from maos.model.events.parts import Replaced
+from maos.model.events.parts import EXACT, Replaced
 
 
 class StateEventBase(EventBase, frozen=True, kw_only=True):
     """What all events of an agent's state have."""
 
-    ops: list[Any]
-    """The operations."""
+    ops: Annotated[list[Any], EXACT]
+    """The operations. `AgentStates` removes secrets from them before it computes the checksum."""
     source: str = ""
     """Who made the change."""
     meta: dict[str, Any] = {}

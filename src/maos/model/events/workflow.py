@@ -18,9 +18,11 @@ class WorkflowEventBase(EventBase, frozen=True, kw_only=True):
     at_us: int
     inbox_version: int = 0
     """The command in its inbox that this event is the outcome of."""
+    by: str = ""
+    """The principal whose act or decision it is; empty for what the engine decided."""
 
 
-@event("workflow_started")
+@event("workflow_started", plain=True)
 class WorkflowStarted(WorkflowEventBase, frozen=True, kw_only=True):
     """It begins."""
 
@@ -70,14 +72,14 @@ class WorkflowCheckpointed(WorkflowEventBase, frozen=True, kw_only=True):
     progress: float = 0.0
 
 
-@event("workflow_paused")
+@event("workflow_paused", plain=True)
 class WorkflowPaused(WorkflowEventBase, frozen=True, kw_only=True):
     """It was paused."""
 
     why: str = ""
 
 
-@event("workflow_changed")
+@event("workflow_changed", plain=True)
 class WorkflowCodeChanged(WorkflowEventBase, frozen=True, kw_only=True):
     """Its code executes other steps than those that are recorded."""
 
@@ -85,7 +87,7 @@ class WorkflowCodeChanged(WorkflowEventBase, frozen=True, kw_only=True):
     code: str
 
 
-@event("workflow_ended")
+@event("workflow_ended", plain=True)
 class WorkflowEnded(WorkflowEventBase, frozen=True, kw_only=True):
     """It is over."""
 
@@ -93,6 +95,21 @@ class WorkflowEnded(WorkflowEventBase, frozen=True, kw_only=True):
     result: Any = None
     error: dict[str, Any] | None = None
     why: str = ""
+
+
+@event("workflow_retried")
+class WorkflowRetried(WorkflowEventBase, frozen=True, kw_only=True):
+    """A person has it executed again after it failed or was cancelled; steps with an outcome are kept."""
+
+    steps: list[str] = []
+    """Ids of the steps that begin again: nothing of their earlier tries counts."""
+    overruled: int = 0
+    """Up to which version of the inbox commands to pause or cancel do not count."""
+
+
+@event("workflow_removed", plain=True)
+class WorkflowRemoved(WorkflowEventBase, frozen=True, kw_only=True):
+    """A person removed it from lists; the worktrees of its agents were removed."""
 
 
 @event("workflow_compacted")
@@ -168,7 +185,7 @@ class StepFailure(StepEndedBase, frozen=True, kw_only=True):
 
 WorkflowEvent = (
     WorkflowStarted | WorkflowClaimed | WorkflowSignalled | WorkflowPublished | WorkflowCheckpointed
-    | WorkflowPaused | WorkflowCodeChanged | WorkflowEnded | WorkflowCompacted | StepStarted | StepRetried
-    | StepUnknown | StepAbandoned | StepCompleted | StepFailure
+    | WorkflowPaused | WorkflowCodeChanged | WorkflowEnded | WorkflowRetried | WorkflowRemoved | WorkflowCompacted
+    | StepStarted | StepRetried | StepUnknown | StepAbandoned | StepCompleted | StepFailure
 )  # fmt: skip
 """Every event of a workflow run."""

@@ -1,0 +1,1 @@
+"""Continuous backup: events leave the machine in sealed segments, and become a database again anywhere."""
