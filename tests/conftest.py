@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from maos_testing.postgres import PostgresServer, why_unavailable
 
-CONTRACTS = ("appends", "coordination", "lifetime", "streams")
+CONTRACTS = ("appends", "coordination", "lifetime", "restoration", "streams")
 pytest.register_assert_rewrite(  # before they are imported; the shipped suites are tests too
     "tests.holder.agents",
     "maos_testing.store_contract",
@@ -101,6 +101,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = [item for item in items if {"golden", "golden_picture"} & set(getattr(item, "fixturenames", ()))]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = kept
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay until the end: no collection of garbage looks at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -39,7 +39,7 @@ for line in sys.stdin:
 
 def program_folder(name: str) -> Path:
     """The folder of an installed agent program, for a PATH."""
-    found = sorted((ROOT / ".agents" / name).glob(f"package/**/bin/{name}"))
+    found = sorted((ROOT / ".agents" / name).glob(f"**/bin/{name}"))
     assert found, f"there is no .agents/{name}: `make test-agents` fetches it"
     return found[0].parent
 
@@ -71,6 +71,21 @@ def processes_with(word: str) -> list[int]:
             except OSError:
                 continue  # it has just ended
     return found
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that a process has started, and those that they have, as far as they are in its tree."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue  # it has just ended
+    found = [pid]
+    for each in found:
+        found += [child for child, parent in parents.items() if parent == each]
+    return found[1:]
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:

@@ -293,7 +293,7 @@ async def test_a_workspace_that_the_user_trusts_counts(tmp_path: Path) -> None:
     """It shows as well that the workspace of the test before could do harm."""
     hostile(tmp_path / "work", tmp_path / "marks")
     async with ModelStub([ScriptStep(text="Done.")]) as stub:
-        await whole_run(order_for(tmp_path, env={"MAOS_CODEX_TRUST_WORKSPACE": "1"}), stub)
+        await whole_run(order_for(tmp_path, project=["settings"]), stub)
         assert "mallow" in said_to_the_model(stub)
     assert [path.name for path in (tmp_path / "marks").iterdir()] == ["mcp-project"]
 

@@ -1,7 +1,6 @@
 """A real agent that speaks the Agent Client Protocol: opencode, driven against a scripted model."""
 
 import asyncio
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from maos.agents.contract import LaunchOrder
 from maos.agents.kinds import dialect
 from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.agents.driving import Run, an_order, started
+from tests.agents_large import acp_agents
 from tests.agents_large.programs import environment, notes_server, processes_with, said_to_the_model, wait_for
 from tests.events import last_message
 
@@ -27,23 +27,8 @@ def shell(command: str) -> ToolCall:
 
 def order_for(folder: Path, stub: ModelStub, **fields: Any) -> LaunchOrder:
     """An order whose agent asks the stub, before it runs a command, and nobody else for anything."""
-    provider = {
-        "npm": "@ai-sdk/openai",  # part of the program: nothing is fetched
-        "options": {"baseURL": f"{stub.url}/v1", "apiKey": "a key for the stub"},
-        "models": {"stub": {"name": "stub", "tool_call": True, "limit": {"context": 200_000, "output": 8_000}}},
-    }
-    settings = {
-        "model": "openai/stub",
-        "small_model": "openai/stub",
-        "autoupdate": False,
-        "share": "disabled",
-        "permission": {"bash": "ask", "edit": "ask"},
-        "provider": {"openai": provider},
-    }
-    quiet = ("AUTOUPDATE", "MODELS_FETCH", "LSP_DOWNLOAD", "DEFAULT_PLUGINS", "PROJECT_CONFIG")
-    given = {f"OPENCODE_DISABLE_{name}": "1" for name in quiet}
-    given["npm_config_offline"] = "true"  # it installs a package into its settings wherever it starts
-    return an_order(folder, env={**given, "OPENCODE_CONFIG_CONTENT": json.dumps(settings)}, **fields)
+    given = acp_agents.environment(acp_agents.AGENTS["opencode"], folder, stub.url)
+    return an_order(folder, env={name: value for name, value in given.items() if name != "PATH"}, **fields)
 
 
 async def answered(run: Run, *, allow: bool) -> None:

@@ -1,6 +1,7 @@
 """What must not be in the source: nothing revives objects, runs text as code or goes through a shell (A6, A14)."""
 
 import ast
+import re
 
 import pytest
 
@@ -81,12 +82,13 @@ def test_nothing_goes_through_a_shell() -> None:
 
 MAY_START = {
     "agents/environment.py",  # asks an agent's program for its version, before there can be a holder
+    "keys/sources.py",  # the client of a key service, which only the user's own settings name
     "maos_demo/agents.py",  # scripted agents: each starts its MCP server as agent programs do
 }
 
 
 def test_production_starts_programs_in_holders_only_and_listens_to_nobody() -> None:
-    """Agents and git are started by the runner, by argv; nothing opens a port."""
+    """A1: agents and git are started by the runner, by argv; nothing opens a port."""
     found = []
     for source in sources():
         if source.name.startswith("maos_testing/"):
@@ -114,10 +116,26 @@ def test_no_file_is_made_or_unpacked_carelessly() -> None:
 
 @pytest.mark.parametrize("word", ["pickle", "eval(", "shell=True", "yaml.load", "0.0.0.0"])
 def test_nor_is_it_hidden_in_data(word: str) -> None:
-    """SQL and everything else that is shipped."""
+    """SQL, the page and everything else of ours that is shipped."""
+    ours = [path for path in PACKAGE.rglob("*") if path.is_file() and "vendor" not in path.parts]
     found = [
-        path.name
-        for path in PACKAGE.rglob("*")
-        if path.is_file() and path.suffix not in {".py", ".pyc"} and word in path.read_text(encoding="utf-8")
+        path.name for path in ours if path.suffix not in {".py", ".pyc"} and word in path.read_text(encoding="utf-8")
     ]
     assert found == []
+
+
+@pytest.mark.parametrize("word", ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "new Function"])
+def test_the_page_makes_no_elements_of_text(word: str) -> None:
+    """A15: what agents say is text, whatever it contains."""
+    page = PACKAGE / "web" / "page"
+    own = [path for path in page.rglob("*.js") if "vendor" not in path.parts]
+    assert own
+    assert [path.name for path in own if word in path.read_text(encoding="utf-8")] == []
+
+
+def test_the_page_loads_nothing_from_elsewhere() -> None:
+    own = [path for path in (PACKAGE / "web" / "page").rglob("*") if path.is_file() and "vendor" not in path.parts]
+    named = re.compile(r"(?:https?:)?//[a-z0-9.-]+\.[a-z]{2,}", re.IGNORECASE)
+    allowed = {"http://www.w3.org"}  # the name of SVG, which nothing loads
+    found = {each for path in own for each in named.findall(path.read_text(encoding="utf-8"))}
+    assert found - allowed == set()

@@ -63,7 +63,7 @@ def test_every_error_is_one_of_ours_and_says_what_to_do() -> None:
     errors = [
         value for name in maos.__all__ if inspect.isclass(value := getattr(maos, name)) if issubclass(value, Exception)
     ]
-    assert len(errors) == 12
+    assert len(errors) == 15
     for error in errors:
         assert issubclass(error, MaosError)
     assert str(MaosError("what", hint="hint")) == "what (hint)"

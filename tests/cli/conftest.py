@@ -5,6 +5,7 @@ import codecs
 import fcntl
 import os
 import pty
+import re
 import select
 import shutil
 import signal
@@ -28,6 +29,7 @@ from maos_testing.manual_clock import MICROSECONDS, ManualClock
 START_US = 1_577_880_000 * MICROSECONDS  # 2020-01-01T12:00:00Z
 WAIT_S_MAX = 60
 COLUMNS, LINES = 100, 40
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 HOSTILE = "\x1b[31mred\x1b[0m [bold]x[/bold] \x9b2J\u202egnp.exe\r\n"
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -162,9 +164,20 @@ class Terminal:
         """What a person sees now."""
         return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
 
+    @property
+    def cursor(self) -> pyte.screens.Cursor:
+        """Where the cursor is, and whether it is hidden."""
+        return self._screen.cursor
+
+    @property
+    def words(self) -> str:
+        """All that was printed, without styles and as one line: where a text is wrapped depends on paths in it."""
+        return " ".join(ESCAPES.sub("", self.text).split())
+
     def wait_for(self, text: str) -> None:
         """Read until something was printed or is shown: of a frame only what has changed is drawn."""
-        while text not in self.text and text not in "\n".join(self._screen.display):
+        words = " ".join(text.split())
+        while text not in self.text and words not in self.words and words not in " ".join(self.shown.split()):
             assert self._read(), f"{text!r} did not come, but {self.shown}"
 
     def wait_until(self, holds: Callable[[], bool]) -> None:

@@ -105,7 +105,7 @@ def test_a_damaged_event_is_named(db: Path, run: Run) -> None:
 
     done = run("state", "verify")
     assert done.returncode == 1
-    assert "agent/reviewer@3  does not match its hash\n    can be recovered: versions 1-2, 4-7 verify\n" in done.stdout
+    assert "agent/reviewer@3  does not match its hash\n    can be recovered: versions 1-2, 4-7 verify" in done.stdout
     assert "\ndamaged: " in done.stdout
     report = json.loads(run("state", "verify", "reviewer", "--json").stdout)
     assert not report["ok"]
@@ -160,7 +160,7 @@ def test_a_lost_end_as_json(db: Path, run: Run) -> None:
         (["state", "lst"], "error: no command 'lst'; did you mean 'list'?\n"),
         (["statistics"], "error: no command 'statistics'; "),
         (["state", "list", "--db", "x"], "hint: --db comes before the command: `maos --db TEXT state list …`\n"),
-        (["state", "show"], "error: missing argument 'AGENT'"),
+        (["state", "show"], "error: missing argument 'NAME'"),
         (["state", "diff", "a", "1", "2", "3"], "error: got unexpected extra argument"),
         (["state", "history", "a", "--last", "-3"], "error: invalid value for '--last': -3 is not in the range"),
         (["state", "snapshot", "a", "--keep-for", "ever"], "'ever' is not a duration"),
@@ -228,7 +228,8 @@ def test_a_server_that_does_not_answer(no_db: Path, run: Run) -> None:
         taken.bind(("127.0.0.1", 0))  # bound, and nobody listens
         done = run("--db", f"postgresql://maos:secret@127.0.0.1:{taken.getsockname()[1]}/maos", "state", "list")
     assert done.returncode == 5
-    assert done.stderr.startswith("error: cannot use postgresql://maos@127.0.0.1")
+    assert done.stderr.startswith("note: waiting for the database since ")
+    assert "error: cannot use postgresql://maos@127.0.0.1" in done.stderr
     assert "hint: check that the server is running" in done.stderr
     assert "secret" not in done.stderr
 

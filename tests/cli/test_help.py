@@ -56,10 +56,10 @@ def test_every_command_has_help_with_an_example(path: tuple[str, ...], no_db: Pa
 
 
 NEED_A_RUN = {
-    "cancel", "retry", "rm", "skip",
+    "backup", "cancel", "erase", "key", "retry", "revoke", "rm", "skip", "update", "../shop",
     "agent", "answer", "attach", "chat", "checkpoint", "completion", "demo", "diff", "effects", "export", "fork",
     "import", "join", "logs", "merge", "notify", "pause", "pin", "resume", "rollback", "run", "workflow", "r-1a2b3c",
-    "r-1a2b3c/api",
+    "r-1a2b3c/api", "serve", "link", "traces", "report", "token:ci", "token:phone", "sign", "/mnt/backups",
 }  # fmt: skip
 """Words in examples that need more than an agent with a state."""
 
@@ -103,13 +103,13 @@ def test_every_example_is_a_command_line(path: tuple[str, ...], example: str) ->
     if args[0] != "maos":
         return  # the end of a pipe
     command: click.Command | None = program
-    context = click.Context(program)
+    context = click.Context(program, **program.context_settings)  # commands keep the names of their help option
     args = args[3:] if args[1] == "--db" else args[1:]
     while isinstance(command, click.Group) and args:
         _name, command, args = command.resolve_command(context, args)
     assert command is not None
     try:
-        command.make_context("maos", args, resilient_parsing=isinstance(command, click.Group))
+        command.make_context("maos", args, parent=context, resilient_parsing=isinstance(command, click.Group))
     except click.BadParameter:
         pass  # a file that is not here
 

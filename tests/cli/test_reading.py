@@ -33,7 +33,8 @@ def test_list_as_json_has_stable_keys_and_both_forms_of_time(db: Path, invoke: I
 
 def test_list_by_prefix(db: Path, invoke: Invoke) -> None:
     assert [each["agent"] for each in document(invoke, "state", "list", "--prefix", "pl")["agents"]] == ["planner"]
-    assert "no agents" in invoke("state", "list", "--prefix", "x").stdout
+    none = invoke("state", "list", "--prefix", "x").stdout
+    assert none == "no agent has a state; `maos state create AGENT` creates one\n"
 
 
 def test_show_prints_the_state(db: Path, invoke: Invoke) -> None:
@@ -227,5 +228,5 @@ def test_long_values_are_shown_where_they_differ(db: Path, invoke: Invoke) -> No
 def test_no_such_agent(db: Path, invoke: Invoke, args: list[str]) -> None:
     result = invoke("state", *args, *(["x"] if len(args) == 1 else []))
     assert result.exit_code == 3
-    assert result.stderr == "error: there is no agent 'x'\nhint: `maos state list` shows the agents there are\n"
+    assert result.stderr == "error: agent 'x' has no state\nhint: `maos state list` lists the agents that have one\n"
     assert result.stdout == ""

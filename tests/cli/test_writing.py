@@ -7,6 +7,7 @@ from typing import Any
 import apsw
 import pytest
 
+from maos.engine.principals import person
 from tests.cli.conftest import Invoke
 
 
@@ -20,7 +21,7 @@ def test_create_makes_the_database_too(no_db: Path, invoke: Invoke) -> None:
     result = invoke("state", "create", "a", '{"status": "idle"}')
     assert result.stdout == "created a at version 1 with 1 field\n"
     assert no_db.stat().st_mode & 0o777 == 0o600
-    assert document(invoke, "state", "show", "a")["source"] == "cli"
+    assert document(invoke, "state", "show", "a")["source"] == str(person())
 
 
 @pytest.mark.parametrize("given", ["argument", "file", "stdin"])

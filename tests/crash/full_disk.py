@@ -4,14 +4,18 @@ Mounts that disk over the folder, which only this process sees, and reports each
 """
 
 import asyncio
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from maos.errors import DiskFull
 from maos.store.contract import Store, Write
+from maos.store.patience import Outage
+from maos.store.sql_store import SqlStore
 from maos_testing.crash import ack
 from tests.crash.promises import Found, Step, damage, error_of, events, everything
 from tests.crash.stores import Place
@@ -76,6 +80,68 @@ class Work:
             assert not found.has(step)
 
 
+async def engine_waits(store: SqlStore, work: Work, ballast: Ballast) -> None:
+    """An engine gets no error: its appends and leases wait, with one report, until there is space."""
+    reports: list[Outage] = []
+    store.patience.report = reports.append
+    ballast.load()
+    await work.until_full(store, 1)
+    store.patience.add_engine()
+    appending = [asyncio.create_task(work.append(store)) for _ in range(3)]
+    leasing = asyncio.create_task(store.acquire("agent/b", owner="me", ttl_s=60))
+    while not reports:
+        await asyncio.sleep(0.05)
+    assert not any(task.done() for task in (*appending, leasing))
+    ballast.drop()
+    await asyncio.gather(*appending)
+    assert await leasing is not None
+    await work.look(store)
+    assert [bool(each.until_us) for each in reports] == [False, True]
+    assert all("no space left in" in each.why for each in reports)
+
+
+def run(*args: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of maos in this disk."""
+    return subprocess.run([sys.executable, "-m", "maos", *args], capture_output=True, text=True, check=False)
+
+
+def commands(folder: Path, ballast: Ballast) -> None:
+    """What a person sees: reading works, writing says why not, and an agent's engine continues by itself."""
+    os.chdir(folder)
+    os.environ |= {"HOME": str(folder.parent), "MAOS_HOME": str(folder.parent / "home")}
+    subprocess.run(["mount", "-o", "remount,size=8m", folder], check=True)
+    says = "echo before; until [ -e go ]; do sleep 0.05; done; head -c 1500000 /dev/urandom | base64; echo after"
+    argv = ["sh", "-c", says]
+    with (folder.parent / "printed").open("w+") as printed:
+        engine = subprocess.Popen(
+            [sys.executable, "-m", "maos", "--db", "engine.db", "agent", "run", "--in-place", "--", *argv],
+            stdout=printed,
+            stderr=printed,
+        )
+        while "before" not in (folder.parent / "printed").read_text():
+            assert engine.poll() is None
+            time.sleep(0.05)
+        (folder / "go").touch()
+        ballast.load()
+        while "note: waiting for the database since" not in (folder.parent / "printed").read_text():
+            assert engine.poll() is None
+            time.sleep(0.05)
+        ack("the disk is full under an engine")
+        for reading in (("status",), ("ps",), ("agent", "list"), ("status", "--json")):
+            done = run("--db", "engine.db", *reading)
+            assert done.returncode == 0, done
+        done = run("--db", "other.db", "state", "create", "x")
+        assert done.returncode == 5, done
+        assert done.stderr == (
+            f"error: no space left in {folder}\nhint: free some space there, and repeat it; reading still works\n"
+        )
+        ack("commands said what there is to say")
+        ballast.drop()
+        assert engine.wait() == 0, (folder.parent / "printed").read_text()
+        assert (folder.parent / "printed").read_text().count("note: ") == 2
+    ack("the engine went on by itself")
+
+
 async def main() -> None:
     folder = Path(sys.argv[1])
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=700", "tmpfs", folder], check=True)
@@ -110,13 +176,20 @@ async def main() -> None:
         await work.look(store)
         with pytest.raises(DiskFull):
             await work.append(store)
-    ack("read while full")
+        ack("read while full")
+        ballast.drop()
+        await work.append(store)
+        await work.look(store)
+    ack("opened while full, and went on by itself")
 
-    ballast.drop()
     async with place.open() as store:
         await work.append(store)
         await work.look(store)
     ack("opened again")
+
+    async with place.open() as store:
+        await engine_waits(store, work, ballast)
+    ack("an engine waited for space")
 
     for file in folder.glob("maos.db*"):
         if file.is_file():
@@ -128,6 +201,7 @@ async def main() -> None:
         assert await store.head() == 0
         await store.append(Write("run/1", events("first")))
     ack("made after space returned")
+    commands(folder, ballast)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ import asyncpg
 from maos.store import database
 from tests.crash.stores import Place
 
+SHIPPED = database.steps("sqlite")[-1].level
+NEXT = SHIPPED + 1
 SECOND = {
     "sqlite": "CREATE TABLE types (name TEXT PRIMARY KEY) STRICT; INSERT INTO types SELECT DISTINCT type FROM events;",
     "postgres": "CREATE TABLE types (name text PRIMARY KEY); INSERT INTO types SELECT DISTINCT type FROM events;",
@@ -21,7 +23,16 @@ def two_levels(folder: Path) -> Path:
     shipped = Path(database.__file__).parent / "schema"
     for dialect, statements in SECOND.items():
         shutil.copytree(shipped / dialect, levels / dialect)
-        (levels / dialect / "0004_types.sql").write_text(statements)
+        (levels / dialect / f"{NEXT:04d}_types.sql").write_text(statements)
+    return levels
+
+
+def older_levels(folder: Path) -> Path:
+    """A folder with the schema that maos ships, without its newest level."""
+    levels = folder / "older"
+    shutil.copytree(Path(database.__file__).parent / "schema", levels)
+    for dialect in SECOND:
+        next((levels / dialect).glob(f"{SHIPPED:04d}_*.sql")).unlink()
     return levels
 
 

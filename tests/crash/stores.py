@@ -39,7 +39,7 @@ class Place(NamedTuple):
         """The high-water mark."""
         return Path(self.folder) / "maos.db-head"
 
-    def database(self, *, vfs: str | None = None, patience_s: float = 15.0) -> SqliteDatabase | PostgresDatabase:
+    def database(self, *, vfs: str | None = None, wait_s: float | None = 15.0) -> SqliteDatabase | PostgresDatabase:
         """The database, not yet open."""
         schema = Path(self.levels) if self.levels else None
         if not self.url:
@@ -50,15 +50,15 @@ class Place(NamedTuple):
             schema_name=self.schema_name,
             mark_path=self.mark,
             schema=schema,
-            patience_s=patience_s,
+            wait_s=wait_s,
         )
 
     @asynccontextmanager
     async def open(
-        self, *, accept_loss: bool = False, vfs: str | None = None, patience_s: float = 15.0
+        self, *, accept_loss: bool = False, vfs: str | None = None, wait_s: float | None = 15.0
     ) -> AsyncIterator[SqlStore]:
         """The store, closed afterwards."""
-        database = self.database(vfs=vfs, patience_s=patience_s)
+        database = self.database(vfs=vfs, wait_s=wait_s)
         store = await SqlStore.open(database, accept_loss=accept_loss)
         try:
             yield store

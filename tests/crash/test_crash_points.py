@@ -11,7 +11,7 @@ import pytest
 from maos.errors import LeaseLost
 from maos.store.contract import Lease, Recorded, Store
 from maos_testing.crash import Life, crash_loop
-from tests.crash.levels import level_of, two_levels
+from tests.crash.levels import NEXT, SHIPPED, level_of, two_levels
 from tests.crash.promises import damage, everything, kept, repeated
 from tests.crash.scenarios import STEPS
 from tests.crash.stores import ROOT, Place, copy_files
@@ -135,7 +135,7 @@ async def test_an_upgrade_is_whole_and_what_was_there_before_it_is_kept(places: 
     levels = two_levels(tmp_path)
 
     async def check(life: Life, place: Place) -> None:
-        upgraded = await level_of(place) == 4
+        upgraded = await level_of(place) == NEXT
         assert upgraded or not life.acks
         if upgraded:
             assert await copy_from_before(place, tmp_path) == before[life.number]
@@ -146,7 +146,7 @@ async def test_an_upgrade_is_whole_and_what_was_there_before_it_is_kept(places: 
             assert (await everything(store))[: len(before[life.number])] == before[life.number]
             await kept(store, steps, life.acks[1:])
             await repeated(store, steps, life.acks[1:])
-        assert await level_of(place) == 4
+        assert await level_of(place) == NEXT
         assert await copy_from_before(place, tmp_path) == before[life.number]
 
     def upgrading(number: int) -> Place:
@@ -158,7 +158,7 @@ async def test_an_upgrade_is_whole_and_what_was_there_before_it_is_kept(places: 
                 await step.take(store)
             before[number] = await everything(store)
 
-    for number in range(1, 12):
+    for number in range(12):
         await fill(number)
     lives = await lives_of("upgrade", upgrading, check)
     assert len(lives) < 12
@@ -167,19 +167,19 @@ async def test_an_upgrade_is_whole_and_what_was_there_before_it_is_kept(places: 
 async def copy_from_before(place: Place, scratch: Path) -> list[Recorded]:
     """The events in the copy that was kept before an upgrade; opened as any journal of that level is."""
     if place.url:
-        connection = await asyncpg.connect(place.url)
+        connection, kept = await asyncpg.connect(place.url), f"{place.schema_name}_level_{SHIPPED}"
         try:
             # The tables of the copy have no keys and no functions; reading is all they are for.
             rows = await connection.fetch(
                 f"SELECT position, s.name, version, spans, type, format, time_us, token, body, hash"
-                f"  FROM {place.schema_name}_level_3.events JOIN {place.schema_name}_level_3.streams s ON s.id = stream"
+                f"  FROM {kept}.events JOIN {kept}.streams s ON s.id = stream"
                 f" ORDER BY position"
             )
             return [Recorded._make(row) for row in rows]
         finally:
             await connection.close()
-    copy = copy_files(Path(place.folder), scratch / "opened copy", "maos.db.level-3.bak")
-    Path(copy.folder, "maos.db.level-3.bak").rename(copy.path)
+    copy = copy_files(Path(place.folder), scratch / "opened copy", f"maos.db.level-{SHIPPED}.bak")
+    Path(copy.folder, f"maos.db.level-{SHIPPED}.bak").rename(copy.path)
     async with copy.open() as store:
         assert await damage(store) == []
         log = await everything(store)

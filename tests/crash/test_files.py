@@ -14,7 +14,7 @@ import pytest
 from maos.errors import Corrupt, MaosError, StoreUnavailable, UnknownFormat
 from maos.store import sqlite
 from maos.store.contract import Write
-from tests.crash.levels import level_of, two_levels
+from tests.crash.levels import NEXT, SHIPPED, level_of, two_levels
 from tests.crash.promises import damage, error_of, events, everything
 from tests.crash.stores import Place
 
@@ -44,7 +44,7 @@ async def test_nobody_else_may_read_anything(tmp_path: Path) -> None:
     assert len(modes) == 7, modes
     for path, mode in modes.items():
         assert stat.S_IMODE(mode) == (0o700 if stat.S_ISDIR(mode) else 0o600), path
-    assert stat.S_IMODE((tmp_path / "maos.db.level-3.bak").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / f"maos.db.level-{SHIPPED}.bak").stat().st_mode) == 0o600
 
 
 class Calls:
@@ -193,12 +193,12 @@ async def test_a_newer_level_is_refused_and_left_as_it_is(
         await store.append(Write("run/1", events("from the future")))
         log = await everything(store)
     before = content(Path(place.folder))
-    with pytest.raises(UnknownFormat, match="level 4, this maos knows levels up to 3") as caught:
+    with pytest.raises(UnknownFormat, match=f"level {NEXT}, this maos knows levels up to {SHIPPED}") as caught:
         async with place.open():
             pass
     assert "upgrade maos" in caught.value.hint
     assert content(Path(place.folder)) == before
-    assert await level_of(place) == 4
+    assert await level_of(place) == NEXT
     async with newer.open() as store:
         assert await everything(store) == log
 

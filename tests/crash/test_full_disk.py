@@ -38,6 +38,11 @@ def test_a_full_disk(tmp_path: Path) -> None:
         "8 at once: went on by itself",
         "closed while full",
         "read while full",
+        "opened while full, and went on by itself",
         "opened again",
+        "an engine waited for space",
         "made after space returned",
+        "the disk is full under an engine",
+        "commands said what there is to say",
+        "the engine went on by itself",
     ]

@@ -31,7 +31,7 @@ async def test_each_life_dies_one_crash_point_later() -> None:
     async def check(life: Life) -> None:
         seen.append(life)
 
-    lives = await crash_loop(lambda _number: python(THREE_POINTS), check)
+    lives = await crash_loop(lambda _number: python(THREE_POINTS), check, share=1.0)
     assert seen == lives
     assert [life.died_at for life in lives] == ["before 0", "before 1", "before 2", None]
     assert [life.acks for life in lives] == [[{"number": number} for number in range(count)] for count in range(4)]
@@ -42,7 +42,7 @@ async def test_a_check_that_fails_says_how_to_die_there_again() -> None:
         assert life.number < 2
 
     with pytest.raises(AssertionError) as caught:
-        await crash_loop(lambda _number: python(THREE_POINTS), check)
+        await crash_loop(lambda _number: python(THREE_POINTS), check, share=1.0)
     assert "after dying at 'before 1'; once more: MAOS_CRASH_AT=2 " in caught.value.__notes__[0]
 
 

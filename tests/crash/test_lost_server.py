@@ -124,7 +124,7 @@ async def test_connections_ended_under_load(place: Place) -> None:
 
 async def test_a_server_that_stays_away(place: Place, postgres: PostgresServer) -> None:
     """Told within the patience, alone and in a group; when it is back, work goes on."""
-    async with place.open(patience_s=0.3) as store:
+    async with place.open(wait_s=0.3) as store:
         first = Step((Write("run/1", events("first")),))
         await first.take(store)
         await asyncio.to_thread(postgres.kill)
@@ -156,7 +156,7 @@ async def test_a_server_that_is_not_there(tmp_path: Path, postgres: PostgresServ
     nowhere = urlsplit(postgres.url("nothing"))._replace(path="/no_such_database").geturl()
     for url in (nowhere, f"postgresql://postgres@/x?host={tmp_path}&port={SOCKET_PORT}"):
         with pytest.raises(StoreUnavailable) as caught:
-            async with Place(str(tmp_path), url).open():
+            async with Place(str(tmp_path), url).open(wait_s=0.2):
                 pass
         assert caught.value.hint
         assert caught.value.written is False

@@ -95,6 +95,10 @@ async def test_an_agent_survives_death_at_any_moment(places: Places) -> None:
     def argv(number: int) -> list[str]:
         return [sys.executable, "-m", "tests.crash.agent_life", places(number).said()]
 
-    lives = await crash_loop(argv, check, cwd=ROOT)
-    assert len(lives) > 2 * len(STEPS), "each step has several crash points"
-    assert {len(life.acks) for life in lives} == set(range(len(STEPS) + 1)), "it died before, in and after each step"
+    # What is written is the same on both; on a server, every crash point by name and a share of the others.
+    is_sampled = bool(places(0).url)
+    lives = await crash_loop(argv, check, cwd=ROOT, share=None if is_sampled else 1.0)
+    if not is_sampled:
+        assert len(lives) > 2 * len(STEPS), "each step has several crash points"
+        died_in = {len(life.acks) for life in lives}
+        assert died_in == set(range(len(STEPS) + 1)), "it died before, in and after each step"

@@ -9,14 +9,14 @@ import apsw
 import pytest
 
 from maos.errors import DiskFull, StoreUnavailable
-from maos.store.contract import Recorded, Write
+from maos.store.contract import Key, Recorded, Write
 from maos_testing.crash import ChildProcess
 from maos_testing.power_cut import Disk, DiskFault
-from tests.crash.levels import level_of, two_levels
+from tests.crash.levels import NEXT, SHIPPED, level_of, older_levels, two_levels
 from tests.crash.promises import damage, events, everything
 from tests.crash.stores import ROOT, Place
 
-COPY = "maos.db.level-3.bak"
+COPY = f"maos.db.level-{SHIPPED}.bak"
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ async def test_several_processes_upgrade_at_once(old: tuple[Place, list[Recorded
         processes = [ChildProcess(argv, cwd=ROOT) for _ in range(4)]
         for process in processes:
             assert (await asyncio.to_thread(process.wait, 1)).acks == [["open", len(log)]]
-        assert await level_of(copied) == 4
+        assert await level_of(copied) == NEXT
         folder = Path(copied.folder)
         assert await content(folder / COPY, tmp_path) == log
         assert [file.name for file in folder.iterdir() if "partial" in file.name] == []
@@ -84,8 +84,30 @@ async def test_no_upgrade_without_a_copy(old: tuple[Place, list[Recorded]], tmp_
             async with upgraded.open(vfs=disk.name):
                 pass
         assert disk.fault.hits
-        assert await level_of(place) == 3
+        assert await level_of(place) == SHIPPED
         assert [file.name for file in Path(place.folder).iterdir() if ".bak" in file.name] == []
         async with place.open() as store:
             assert await damage(store) == []
             assert await everything(store) == log
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_a_database_of_the_level_before_is_upgraded_and_can_be_backed_up(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Its events and keys are as they were; new leases have tokens, and its keys are found by position."""
+    url = request.getfixturevalue("postgres_url") if kind == "postgres" else ""
+    place = Place(str(tmp_path / "live"), url=url)
+    Path(place.folder).mkdir()
+    async with place._replace(levels=str(older_levels(tmp_path))).open() as store:
+        await store.append(Write("run/1", events("old", 3)), key=Key("k", b"f" * 32))
+        log = await everything(store)
+    assert await level_of(place) == SHIPPED - 1
+    async with place.open() as store:
+        assert await everything(store) == log
+        assert [key.id for key in await store.read_keys(first=1, last=3)] == ["k"]
+        lease = await store.acquire("a", owner="me", ttl_s=60)
+        assert lease is not None
+        assert lease.token == 1
+        assert await damage(store) == []
+    assert await level_of(place) == SHIPPED

@@ -10,7 +10,7 @@ from maos.app import Maos
 from tests.engine.conftest import home, m  # noqa: F401
 
 VARIABLES = [sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))"]
-NAMES = ("MAOS_DB", "MAOS_AGENT", "MAOS_ATTEMPT", "MAOS_RUN")
+NAMES = ("MAOS_DB", "MAOS_ATTEMPT", "MAOS_RUN", "MAOS_ATTEMPT_SECRET")
 SAVES = [
     sys.executable,
     "-P",
@@ -33,8 +33,8 @@ async def test_a_command_of_a_plan_has_a_door_if_the_plan_says_so(m: Maos, tmp_p
     run = await m.runs.execute(run.id)
     assert run.status == "completed"
     agent = f"{run.id}.look"
-    own = {"MAOS_ATTEMPT": f"{agent}.1"}
-    more = {"MAOS_DB": str(tmp_path / "maos.db"), "MAOS_AGENT": agent, "MAOS_RUN": run.id} if door else {}
+    own = {"MAOS_ATTEMPT": f"{agent}.1", "MAOS_ATTEMPT_SECRET": "[redacted:MAOS_ATTEMPT_SECRET]"}
+    more = {"MAOS_DB": str(tmp_path / "maos.db"), "MAOS_RUN": run.id} if door else {}
     assert await variables(m, agent) == {**own, **more}
 
 
@@ -44,8 +44,8 @@ async def test_it_still_has_its_door_when_it_is_started_again(m: Maos, tmp_path:
     await (await m.agents.resume("a")).wait()
     assert await variables(m, "a") == {
         "MAOS_DB": str(tmp_path / "maos.db"),
-        "MAOS_AGENT": "a",
         "MAOS_ATTEMPT": "a.2",
+        "MAOS_ATTEMPT_SECRET": "[redacted:MAOS_ATTEMPT_SECRET]",
     }
 
 

@@ -196,7 +196,10 @@ def double_a_line(repository: Path) -> None:
 
 
 def undo_a_change(repository: Path) -> None:
-    subprocess.run(["git", "-C", str(repository), "checkout", "--quiet", "HEAD~1", "till/money.py"], check=True)
+    """Put the file back as it was before the last commit that changed it; each task has a commit of its own."""
+    git, file = ["git", "-C", str(repository)], "till/money.py"
+    last = subprocess.run([*git, "log", "-1", "--format=%H", "--", file], check=True, capture_output=True, text=True)
+    subprocess.run([*git, "checkout", "--quiet", f"{last.stdout.strip()}~1", "--", file], check=True)
 
 
 @pytest.mark.parametrize(

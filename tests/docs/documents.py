@@ -12,7 +12,8 @@ A comment `<!-- not run: reason -->` before a block leaves it out, and says why.
 document a server, whose address takes the place of the one in the text.
 
 Outputs are compared loosely: runs of spaces count as one, `...` stands for anything (alone on a line, for any lines), a
-time stands for any time, a duration for any duration, a random id for any id.
+time stands for any time, a duration for any duration, a random id for any id, and alice@build-3 for this user on this
+machine.
 """
 
 import os
@@ -23,7 +24,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from maos.engine.principals import person
+
 ROOT = Path(__file__).parents[2]
+PERSON_IN_THE_TEXT = "alice@build-3"
 SERVER_IN_THE_TEXT = "postgresql://maos:secret@localhost/maos"
 DOCUMENT_S_MAX = 100
 
@@ -75,6 +79,7 @@ class Document:
         outputs = _in_one_shell(script, folder, _environment(path, folder))
         for step, (output, status) in zip(self.steps, outputs, strict=True):
             shown = output.replace(server, SERVER_IN_THE_TEXT) if server else output
+            shown = shown.replace(str(person()), PERSON_IN_THE_TEXT)
             assert step.may_fail or status == 0, f"line {step.line}: $ {step.command}\nexit status {status}\n{shown}"
             if step.expected is not None and not matches(step.expected, shown):
                 raise AssertionError(

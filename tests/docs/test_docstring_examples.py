@@ -7,11 +7,12 @@ An example stands indented below `Example::`, which keeps the formatter from mov
 import ast
 import asyncio
 import inspect
+import json
 import runpy
 import shutil
 import textwrap
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,17 +24,37 @@ import maos
 import maos.workflows
 from maos import errors
 from maos.app import Maos
+from maos.bus.bus import Bus
+from maos.engine.attempts import Attempts
+from maos.engine.principals import find_principal
+from maos.engine.streams import RunReader, WorkflowReader
 from maos.journal import compress
 from maos.journal.journal import Journal
+from maos.keys.sources import generate_key_file
 from maos.model import changes
-from maos.model.plan import Plan, Task
+from maos.model.access import Role
+from maos.model.plan import Gate, Plan, Task
+from maos.runs.operations import RunOperations
+from maos.runs.results import RunResults
+from maos.runs.service import Runs
+from maos.runs.status import RunViews
+from maos.settings.schema import ServeSettings
 from maos.state.agents import AgentStates
 from maos.state.folds import Cache
 from maos.store.contract import Lease
 from maos.transfer.service import Transfer
 from maos.travel.service import TimeTravel
+from maos.views.agent_status import AgentStatuses
+from maos.views.agents import Agents
+from maos.views.messages import Messages
+from maos.views.open_questions import QuestionReader
+from maos.views.questions import Questions
+from maos.web.server import MaosServer
 from maos.workflows.service import Workflows
+from maos_testing.model_stub import ModelStub, ScriptStep
+from tests.attempts import plan_attempt
 from tests.docs.documents import ROOT
+from tests.engine.permission_life import kind
 
 EXAMPLE_LINES_MAX = 4
 EXAMPLE_S_MAX = 60
@@ -42,13 +63,27 @@ IN_A_WORKFLOW = "maos.workflows."
 """Examples of what a workflow's function calls: they are run as one."""
 
 BEGINNINGS = {
-    "maos.open", "AgentStates.create", "Journal.append", "Maos.doctor", "Maos.notices", "Maos.overview",
-    "Maos.would_start",
+    "maos.open", "AgentStates.create", "Journal.append", "Maos.doctor", "Maos.metrics", "Maos.notices", "Maos.overview",
+    "Maos.send_traces", "Maos.statistics", "Maos.would_start", "Maos.views", "RunResults.notices", "RunViews.list",
 }  # fmt: skip
 """Examples of how something begins, and of what reads all runs: they find nothing."""
 
 GIVEN_BACK = {"maos.Change", "maos.Maos", "maos.State"}
 """What users are given and do not name themselves."""
+
+SERVICES: list[type] = [
+    Runs, RunOperations, RunResults, RunViews, RunReader, WorkflowReader, Agents, AgentStatuses, Attempts, Bus,
+    Messages, Questions, QuestionReader,
+]  # fmt: skip
+"""Of these, what has an example is public; the rest is for maos' own modules."""
+
+WITH_A_MODEL = {"Client.start_run", "Runs.start_request"}
+"""Examples in which Claude Code plans, and works; its model is a stub."""
+
+ENCRYPTED = {"maos.Erased", "maos.Locked", "maos.encrypt"}
+"""Examples on a database that is encrypted, or becomes so."""
+
+PLANNED = {"summary": "One step", "tasks": [{"name": "look", "task": "Look around", "needs": []}]}
 
 ERRORS = {f"maos.{name}" for name in maos.__all__ if name in vars(errors)}
 HIDDEN = runpy.run_path(str(ROOT / "docs" / "generate.py"), run_name="generate")["HIDDEN"]
@@ -69,9 +104,10 @@ def public() -> Iterator[tuple[str, str]]:
             yield f"maos.{name}", thing.__doc__ or ""
         else:
             yield f"maos.{name}", text_below(name)
-    for each in classes:
+    for each in (*classes, *SERVICES):
         for name, method in vars(each).items():
-            if inspect.isfunction(method) and not name.startswith("_") and name not in HIDDEN:
+            is_public = each not in SERVICES or "Example::" in (method.__doc__ or "")
+            if is_public and inspect.isfunction(method) and not name.startswith("_") and name not in HIDDEN:
                 yield f"{each.__name__}.{name}", method.__doc__ or ""
     for name in maos.workflows.__all__:
         function = getattr(maos.workflows, name)
@@ -108,19 +144,107 @@ PUBLIC = dict(public())
 async def prepared(name: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[dict[str, Any]]:
     """The names that an example may use, in the folder it runs in."""
     types = (maos.EventType("note", 2, upcasts={1: dict}), maos.EventType("done"))
-    async with maos.open("empty.db" if name in BEGINNINGS else "maos.db", types=types) as m:
+    with_engine = (
+        name.startswith(("Questions.", "QuestionReader.", "Client.")) or name == "RunOperations.pause_and_wait"
+    )
+    is_empty = with_engine or name in BEGINNINGS
+    if name.startswith("Client.") and "backup" in name:
+        monkeypatch.setenv("MAOS_BACKUP_TO", "backups")
+    async with AsyncExitStack() as stack:
+        if name in WITH_A_MODEL:
+            await stack.enter_async_context(a_model(monkeypatch))
+        if name in ENCRYPTED:
+            await encrypt(name, monkeypatch)
+        yield await stack.enter_async_context(opened(name, types, is_empty, with_engine, monkeypatch))
+
+
+@asynccontextmanager
+async def opened(
+    name: str, types: Sequence[maos.EventType], is_empty: bool, with_engine: bool, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[dict[str, Any]]:
+    """The database of an example, with what it finds there."""
+    if name == "maos.encrypt":  # which is for a database that no process has open
+        yield {"maos": maos}
+        return
+    async with maos.open("empty.db" if is_empty else "maos.db", types=types) as m:
+        if name in ENCRYPTED:
+            yield {"maos": maos, "m": m}
+            return
         lease = await m.journal.acquire("run/1", ttl_s=600)
         assert lease is not None
-        if name not in BEGINNINGS:
+        if not is_empty:
             await fill(m)
         if name in FAILURES:
             await FAILURES[name](m, lease, monkeypatch)
-        if name.startswith(("Workflows.", "Maos.workflows", "maos.workflow", "maos.step")):
-            await begin_workflows(m)
+        names: dict[str, Any] = {"asyncio": asyncio, "fetch": fetch, "shout": shout, "compress": compress}
+        if name.startswith(("Workflows.", "WorkflowReader.", "Maos.workflows", "maos.workflow", "maos.step")):
+            await begin_workflows(m, is_failed=name in ("Workflows.retry", "Workflows.skip"))
         if name.startswith(("TimeTravel.", "Transfer.", "Maos.travel", "Maos.transfer", "Maos.find")):
             await begin_run(m)
-        names = {"asyncio": asyncio, "fetch": fetch, "shout": shout, "compress": compress}
-        yield {"maos": maos, "m": m, "journal": m.journal, "lease": lease, **names}
+        if name == "Runs.hand_over" or (
+            name.startswith("RunOperations.") and name != "RunOperations.pause" and not with_engine
+        ):
+            await fail_run(m)
+        elif name.startswith(("Runs.", "RunResults.", "RunViews.", "RunReader.")) or name == "RunOperations.pause":
+            await begin_run(m)
+        if name in ("RunResults.merge", "RunResults.task_files"):
+            assert (await m.runs.execute("r-1")).status == "completed"
+        if name.startswith(("Agents.", "AgentStatuses.", "Attempts.", "Bus.", "Messages.")) or name in (
+            "Client.send",
+            "Client.resume_agent",
+        ):
+            await run_agents(m)
+        async with AsyncExitStack() as stack:
+            if name == "Client.merge":
+                await begin_run(m)
+                assert (await m.runs.execute("r-1")).status == "completed"
+            elif with_engine:
+                await begin_many(m)
+            if with_engine:
+                if name.startswith("Client."):
+                    await m.workflows.start(order, id="order-7")
+                    names["client"] = await stack.enter_async_context(served(m))
+                else:
+                    await stack.enter_async_context(executing(m))
+                if name != "Client.merge":
+                    await until_asked(m)
+            if name == "Questions.answer_permission":
+                await ask_for_permission(m)
+            if name == "QuestionReader.decided":
+                await m.questions.answer("r-1/gate/docs/0/1", "yes")
+            yield {"maos": maos, "m": m, "journal": m.journal, "lease": lease, **names}
+
+
+@asynccontextmanager
+async def a_model(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """A model that answers everything with the same plan, for agents that see nothing of this machine's user."""
+    async with ModelStub([ScriptStep(text=f"```json\n{json.dumps(PLANNED)}\n```")] * 9) as stub:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", stub.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-the-test")
+        monkeypatch.setenv("HOME", str(Path.cwd()))
+        yield
+
+
+async def encrypt(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database with a state and a run, and a key; encrypted, unless the example does it, and the run erased."""
+    generate_key_file(Path("maos.key"))
+    async with maos.open("maos.db") as m:
+        await m.state.create("reviewer", {"status": "idle"})
+        await fail_run(m)
+    if name != "maos.encrypt":
+        await maos.encrypt("maos.db", "file:maos.key")
+    if name == "maos.Erased":
+        monkeypatch.setenv("MAOS_ENCRYPTION_SOURCE", f"file:{Path('maos.key').absolute()}")
+        async with maos.open("maos.db") as m:
+            await m.erasures.erase("r-1")
+
+
+async def ask_for_permission(m: Maos) -> None:
+    """An agent "fixer" asks whether it may run a command."""
+    await m.agents.start("ask", kind=kind(Path("effects").absolute(), "make"), name="fixer", cwd=".", in_place=True)
+    async with asyncio.timeout(EXAMPLE_S_MAX):
+        while "fixer" not in {each.owner for each in await m.questions.open()}:
+            await asyncio.sleep(0.02)
 
 
 async def fill(m: Maos) -> None:
@@ -161,9 +285,20 @@ async def nap() -> None:
     await maos.workflows.sleep(0.1)
 
 
-async def begin_workflows(m: Maos) -> None:
+@maos.workflow
+async def failing() -> None:
+    await fetch("a")
+    await fetch("b")
+    await maos.step(name="fail")(lambda: 1 / 0)()
+
+
+async def begin_workflows(m: Maos, *, is_failed: bool = False) -> None:
     """One that has ended, one that nobody runs, one that waits for a person and for word of a step."""
     await m.workflows.run(shout, "hello", id="greeting-1")
+    if is_failed:
+        with pytest.raises(maos.workflows.WorkflowFailed):
+            await m.workflows.run(failing, id="order-7")
+        return
     await m.workflows.schedule("nightly", "0 3 * * *", shout, "hello")
     async with maos.open(m.journal.store.place) as other:
         await other.workflows.start(nap, id="nap-1")
@@ -205,10 +340,78 @@ async def begin_run(m: Maos) -> None:
     from tests.workspaces.repositories import repository
 
     place = repository(Path("work").absolute(), {"readme.txt": "hello\n"})
-    plan = Plan(tasks=[Task(name="hello", command=["echo", "hello"])])
+    plan = Plan(tasks=[Task(name="hello", command=["sh", "-c", "echo hello | tee hello.txt"])])
     await m.runs.start(plan, folder=place, options={"kind": "shell"}, id="r-1")
     await m.runs.close()  # other engines may have it
     await m.travel.checkpoint("r-1", "planned")
+
+
+async def fail_run(m: Maos) -> None:
+    """A run with a task that has failed."""
+    plan = Plan(tasks=[Task(name="deploy", command=["false"])])
+    await m.runs.start(plan, folder=Path.cwd(), options={"kind": "shell", "in_place": True}, id="r-1")
+    assert (await m.runs.execute("r-1")).status == "failed"
+
+
+async def begin_many(m: Maos) -> None:
+    """A run for any engine, with a checkpoint: a task that fails, one that works on, one that a person checks."""
+    tasks = [
+        Task(name="deploy", command=["false"]),
+        Task(name="api", command=["sleep", "600"]),
+        Task(name="docs", command=["true"], gates=[Gate(person="Are they good?")]),
+    ]
+    await m.runs.start(Plan(tasks=tasks), folder=Path.cwd(), options={"in_place": True}, id="r-1", is_claimed=False)
+    await m.travel.checkpoint("r-1", "planned")
+
+
+@asynccontextmanager
+async def executing(m: Maos) -> AsyncIterator[None]:
+    """An engine executes the run, in the background."""
+    work = asyncio.create_task(m.runs.execute("r-1"))
+    try:
+        yield
+    finally:
+        await m.runs.pause_and_wait("r-1")
+        await work
+
+
+@asynccontextmanager
+async def served(m: Maos) -> AsyncIterator[maos.Client]:
+    """A server on this database, which executes the run, and a client with a token."""
+    server, stop, ready = MaosServer(m, ServeSettings(port=0), folder=Path.cwd()), asyncio.Event(), asyncio.Event()
+    serving = asyncio.create_task(server.serve(stop, lambda _url: ready.set()))
+    await ready.wait()
+    _token, secret = await m.access.create_token("laptop", Role.ADMIN)
+    try:
+        async with maos.Client(server.url, token=secret) as client:
+            yield client
+            async for run in m.runs.open():
+                await m.runs.cancel(run.id)
+    finally:
+        stop.set()
+        await serving
+
+
+async def until_asked(m: Maos) -> None:
+    """Wait until the run has failed at one task, works at another and asks about the third."""
+    async with asyncio.timeout(EXAMPLE_S_MAX):
+        while True:
+            tasks = (await m.runs.get("r-1")).tasks
+            is_asking = "r-1/gate/docs/0/1" in {each.ref for each in await m.questions.open()}
+            if is_asking and (tasks["deploy"].status, tasks["api"].status) == ("failed", "running"):
+                return
+            await asyncio.sleep(0.02)
+
+
+async def run_agents(m: Maos) -> None:
+    """An agent that has made a file, and messages to another one."""
+    from tests.workspaces.repositories import repository
+
+    place = repository(Path("work").absolute(), {"readme.txt": "hello\n"})
+    told = ["sh", "-c", "echo fixed > fixed.txt"]
+    running = await m.agents.start(argv=told, name="fixer", cwd=place, takes_input=True)
+    await running.wait()
+    await m.bus.send("person", "reviewer", "hello")
 
 
 async def lose_lease(m: Maos, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,6 +424,11 @@ async def fill_disk(m: Maos, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> N
 
 async def come_from_elsewhere(m: Maos, _lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse_appends(m, monkeypatch, maos.UntrustedStore("maos.db", "was not made by you on this machine"))
+
+
+async def become_an_agent(m: Maos, _lease: Lease, _monkeypatch: pytest.MonkeyPatch) -> None:
+    proof = await plan_attempt(m.journal, "fixer")
+    m.journal.principal = await find_principal(m.journal, proof)
 
 
 async def unplug(m: Maos, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,10 +461,13 @@ FAILURES: dict[str, Callable[[Maos, Lease, pytest.MonkeyPatch], Awaitable[None]]
     "maos.DiskFull": fill_disk,
     "maos.StoreUnavailable": unplug,
     "maos.UntrustedStore": come_from_elsewhere,
+    "maos.NotPermitted": become_an_agent,
+    "Maos.tools": become_an_agent,
     "maos.Corrupt": flip_a_bit,
     "maos.HistoryLost": put_back_an_older_copy,
 }
-"""What has to go wrong for the error that an example catches. The other errors come about by themselves."""
+"""What has to be so for the error that an example catches, or for the example to run. The other errors come about by
+themselves."""
 
 
 # --- running them ------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -41,10 +42,15 @@ VARYING = (r"r-[0-9a-f]{6}", r"\d+(\.\d+)? (ms|s|min)")
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A repository with a commit, and a plan beside it."""
-    (tmp_path / "plan.toml").write_text(PLAN.replace("../go", str(tmp_path / "go")))
-    folder = tmp_path / "project"
+def project() -> Iterator[Path]:
+    """A repository with a commit, and a plan beside it, in a folder whose name is short: it fits on a line."""
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as place:
+        yield _project(Path(place))
+
+
+def _project(place: Path) -> Path:
+    (place / "plan.toml").write_text(PLAN.replace("../go", str(place / "go")))
+    folder = place / "project"
     folder.mkdir()
     (folder / ".gitignore").write_text("maos.db*\n")
     git = ["git", "-C", str(folder), "-c", "user.name=you", "-c", "user.email=you@localhost"]

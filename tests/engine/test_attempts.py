@@ -1,6 +1,7 @@
 """One attempt of one agent, from the start to its end."""
 
 import asyncio
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,14 @@ import pytest
 
 import maos
 from maos.app import Maos
+from maos.engine.live import LiveAttempt
 from maos.engine.recorder import Recorder
 from maos.engine.streams import RUN
 from maos.errors import InvalidInput, NotFound
 from maos.model.attempt import Attempt
 from maos.model.events.run import RunCreated
 from maos.model.run import Run
+from maos.store.contract import Lease
 from tests.engine.conftest import processes_below
 
 
@@ -59,8 +62,9 @@ async def test_a_program_that_cannot_be_started_is_a_failed_attempt(m: Maos, tmp
 
 
 async def test_keywords_become_discoveries(m: Maos, tmp_path: Path) -> None:
-    """R-104."""
-    attempt = await run(m, "echo 'FOUND: a bug in line 3'; echo nothing; echo 'x discovery: y'", tmp_path)
+    """R-104: at the start of a line, also behind the mark of a list; an error message of a tool is none."""
+    script = "echo 'FOUND: a bug in line 3'; echo nothing; echo '- discovery: y'; echo 'AssertionError: 3 != 4'"
+    attempt = await run(m, script, tmp_path)
     assert [(each.keyword, each.text) for each in attempt.discoveries] == [
         ("found", "a bug in line 3"),
         ("discovery", "y"),
@@ -73,13 +77,6 @@ async def test_a_time_limit_ends_it_with_everything_it_said(m: Maos, tmp_path: P
     assert (attempt.status, attempt.failure) == ("failed", "timed_out")
     assert await lines_of(m, "a") == ["begun"]
     assert processes_below(home) == []
-
-
-async def test_silence_ends_it(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MAOS_AGENT_SILENCE_S", "0.3")
-    async with maos.open(tmp_path / "maos.db", home=home) as m:
-        attempt = await run(m, "echo begun; sleep 100", tmp_path)
-    assert attempt.failure == "silent"
 
 
 async def test_a_stop_from_elsewhere_ends_it(m: Maos, tmp_path: Path, home: Path) -> None:
@@ -120,6 +117,36 @@ async def test_two_engines_do_not_run_one_agent(m: Maos, tmp_path: Path, home: P
             await other.agents.adopt("a")
     await running.stop(grace_s=1)
     await running.wait()
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+async def test_an_agent_that_another_engine_has_started_and_ended_meanwhile_is_not_started_again(
+    m: Maos, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, resumed: bool
+) -> None:
+    """Both have seen that the agent does not run; the second one gets the lease when the first one is done."""
+    if resumed:
+        await run(m, "false", tmp_path)
+    acquire, looked, ended = m.journal.acquire, asyncio.Event(), asyncio.Event()
+
+    async def late(name: str, *, ttl_s: float) -> Lease | None:
+        looked.set()
+        await ended.wait()
+        return await acquire(name, ttl_s=ttl_s)
+
+    def begin(each: Maos) -> Awaitable[LiveAttempt]:
+        if resumed:
+            return each.agents.resume("a")
+        return each.agents.start(argv=["sh", "-c", "echo ran >> effects"], cwd=tmp_path, in_place=True, name="a")
+
+    monkeypatch.setattr(m.journal, "acquire", late)
+    waiting = asyncio.ensure_future(begin(m))
+    await looked.wait()
+    async with maos.open(tmp_path / "maos.db", home=home) as other:
+        first = await (await begin(other)).wait()
+        ended.set()
+        with pytest.raises(maos.Conflict, match="another process has started agent 'a' meanwhile"):
+            await waiting
+        assert (await other.agents.get("a")) == first
 
 
 async def test_an_engine_that_closes_lets_go_and_the_next_one_goes_on(tmp_path: Path, home: Path) -> None:
@@ -169,7 +196,7 @@ async def test_no_value_of_a_passed_variable_is_written_down(m: Maos, tmp_path: 
     """A16."""
     secret = "correct-horse-battery-staple"
     m.agents._environment["DEPLOY_TOKEN"] = secret
-    await run(m, "echo $DEPLOY_TOKEN and some", tmp_path, pass_variables=["DEPLOY_TOKEN"])
+    await run(m, "echo $DEPLOY_TOKEN and some", tmp_path, env=["DEPLOY_TOKEN"])
     assert (await lines_of(m, "a"))[0].endswith("and some")
     await m.journal.store.close()
     for file in (*tmp_path.glob("maos.db*"), *home.rglob("*")):

@@ -18,7 +18,7 @@ from maos.app import Maos
 from maos.engine.attempts import Attempts
 from maos.model.attempt import Attempt
 from maos_testing.crash import ChildProcess
-from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
+from maos_testing.model_stub import ModelStub, ScriptFault, ScriptStep, ToolCall
 from tests.engine import claude_engine
 from tests.engine.conftest import processes_below
 from tests.engine.test_what_survives import gone, holder_of, until
@@ -39,6 +39,9 @@ SLOW = [
     ScriptStep(text="It is done."),
 ]
 
+TOO_LONG = ScriptFault(status=400, times=0, message="prompt is too long: 9 tokens > 8 maximum")
+LONG_CONVERSATION = [SCRIPT[0], ScriptStep(text="never", faults=[TOO_LONG])]
+
 
 @pytest.fixture
 async def attempts(m: Maos, home: Path, stub: ModelStub) -> AsyncIterator[Attempts]:
@@ -49,7 +52,7 @@ async def attempts(m: Maos, home: Path, stub: ModelStub) -> AsyncIterator[Attemp
 
 @pytest.fixture
 async def stub() -> AsyncIterator[ModelStub]:
-    async with ModelStub({"text": SCRIPT, "tool": SLOW}) as running:
+    async with ModelStub({"text": SCRIPT, "tool": SLOW, "long": LONG_CONVERSATION}) as running:
         yield running
 
 
@@ -102,7 +105,7 @@ def check_facts(said: list[dict[str, Any]]) -> None:
 async def test_an_undisturbed_run(attempts: Attempts, tmp_path: Path, home: Path) -> None:
     attempt = await claude_engine.go_on(attempts, tmp_path, "SCRIPT=text")
     assert (attempt.status, attempt.result, attempt.tools_done) == ("done", LONG, 1)
-    assert attempt.total_cost_usd > 0
+    assert attempt.cost_usd > 0
     assert attempt.total_tokens.output
     assert effects(tmp_path) == ["one"]
     assert attempt.transcript_bytes
@@ -154,6 +157,60 @@ async def test_the_program_or_its_holder_is_killed_and_the_agent_resumed(
     if moment == "tool":
         assert "unknown whether these tool calls took effect" in asked
     check_facts(await facts_of(attempts, "tool_use"))
+
+
+async def test_a_second_kill_does_not_hide_the_tool_that_the_first_one_interrupted(
+    attempts: Attempts, tmp_path: Path, home: Path, stub: ModelStub
+) -> None:
+    """I31: the second attempt was told of it and killed before it could read that, so the third is told too."""
+    running = await attempts.start(
+        "SCRIPT=tool", kind="claude", name="a", cwd=tmp_path, in_place=True, tools_allowed=["Bash"]
+    )
+    await until(await in_the_middle(attempts, tmp_path, "tool"))
+    os.kill(running.attempt.pid, signal.SIGKILL)
+    await running.wait()
+    running = await attempts.resume("a")
+    os.kill(running.attempt.pid, signal.SIGKILL)
+    second = await running.wait()
+    assert (second.number, second.tools_open, second.turns) == (2, {}, 0)
+    assert [tool.input["command"] for tool in second.known.unknown.values()] == ["echo one >> effects; sleep 2"]
+    third = await claude_engine.go_on(attempts, tmp_path, "")
+    assert (third.status, third.number) == ("done", 3)
+    assert not third.known.unknown
+    last = json.dumps(stub.requests[-1].body["messages"][-1])
+    assert "unknown whether these tool calls took effect" in last
+    assert "echo one >> effects" in last
+    assert effects(tmp_path) == ["one"]
+
+
+async def test_a_conversation_that_is_too_long_is_continued_in_a_new_one(
+    attempts: Attempts, tmp_path: Path, stub: ModelStub
+) -> None:
+    """With the task and what is known; the same session would only be too long again."""
+    first = await claude_engine.go_on(attempts, tmp_path, "SCRIPT=long")
+    assert (first.status, first.failure, first.tools_done) == ("failed", "context_overflow", 1)
+    before = len(stub.requests)
+    second = await claude_engine.go_on(attempts, tmp_path, "")
+    assert (second.number, second.order["resume"]) == (2, False)
+    assert second.session != first.session
+    asked = json.dumps(stub.requests[before].body["messages"])
+    for words in ("longer than the model accepts", "here is the task again", "SCRIPT=long", "1 tool calls were"):
+        assert words in asked
+    assert "toolu" not in asked, "it continues in the old conversation"
+
+
+async def test_a_rate_limit_lasts_as_long_as_the_servers_ask_to_wait(m: Maos, home: Path, tmp_path: Path) -> None:
+    """The program says it with each of its own tries, and not when it gives up."""
+    for retry_after_s, name in ((1, "asked"), (None, "unasked")):
+        fault = ScriptFault(status=429, times=0, retry_after_s=retry_after_s, message="rate limit")
+        async with ModelStub([ScriptStep(text="never", faults=[fault])]) as stub:
+            engine = claude_engine.engine(m, home, stub.url)
+            engine._environment["CLAUDE_CODE_MAX_RETRIES"] = "1"
+            running = await engine.start("try", kind="claude", name=name, cwd=tmp_path, in_place=True)
+            attempt = await running.wait()
+            await engine.close()
+        assert (attempt.failure, attempt.retries) == ("rate_limited", 1)
+        assert attempt.reset_us == (attempt.output_us + 1_000_000 if retry_after_s else 0)
 
 
 async def test_the_machine_is_lost_and_another_one_resumes_from_the_journal(

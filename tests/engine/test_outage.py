@@ -8,16 +8,19 @@ from typing import Any
 import pytest
 
 import maos
-from maos.app import Maos
-from maos.errors import StoreUnavailable
-from maos.store import postgres as postgres_store
+from maos.app import Maos, Outage
+from maos.engine.recorder import Recorder
+from maos.engine.streams import RUN
+from maos.errors import LeaseLost, StoreUnavailable
+from maos.model.events.run import RunCreated, RunPaused
+from maos.model.run import Run
 from maos.workflows import signal
 from maos.workflows.definition import workflow
-from maos_testing.postgres import PostgresServer
+from maos_testing.postgres import SOCKET_PORT, PostgresServer
 from tests.engine.test_attempts import lines_of
 
 ECHO = 'while read line; do echo "got $line"; done'
-PATIENCE_S = 0.5
+WAIT_S = 0.5
 
 
 @workflow
@@ -98,15 +101,51 @@ async def test_one_read_that_fails_cuts_nothing_off(
 
 
 async def test_a_server_that_is_away_for_longer_than_its_patience_cuts_nothing_off(
-    postgres: PostgresServer, postgres_url: str, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+    postgres: PostgresServer, postgres_url: str, tmp_path: Path, home: Path
 ) -> None:
-    """I9, on a real server that is stopped until every read of it has failed, and started again."""
-    monkeypatch.setitem(postgres_store.PostgresDatabase.__init__.__kwdefaults__, "patience_s", PATIENCE_S)
+    """I9, on a real server that is stopped for longer than calls wait, and started again."""
 
     async def outage() -> None:
         await asyncio.to_thread(postgres.stop)
-        await asyncio.sleep(6 * PATIENCE_S)
+        await asyncio.sleep(6 * WAIT_S)
         await asyncio.to_thread(postgres.start)
 
-    async with maos.open(postgres_url, home=home) as m:
+    async with maos.open(postgres_url, home=home, wait_s=WAIT_S) as m:
         await everything_arrives(m, tmp_path, outage)
+
+
+async def test_an_engine_whose_lease_was_taken_during_an_outage_writes_nothing(
+    postgres: PostgresServer, postgres_url: str, tmp_path: Path
+) -> None:
+    """The server is away for one engine only; another claims the run when the lease has run out."""
+    url = postgres_url.replace(str(postgres.directory), str(tmp_path))
+    way = tmp_path / f".s.PGSQL.{SOCKET_PORT}"
+    way.symlink_to(postgres.directory / way.name)
+    reports: list[Outage] = []
+    async with (
+        maos.open(url, wait_s=WAIT_S, on_outage=reports.append, mark_path=tmp_path / "mark") as m,
+        maos.open(postgres_url, mark_path=tmp_path / "other") as other,
+    ):
+        lease = await m.journal.acquire("run/r-1", ttl_s=1.0)
+        assert lease is not None
+        recorder = Recorder(m.journal, RUN, Run(id="r-1"), lease, lease_s=1.0)
+        recorder.hold()
+        await recorder.append(RunCreated(request="", folder="", options={}, owner={}, at_us=1))
+        way.unlink()
+        pids = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'maos'"
+        await asyncio.to_thread(postgres.run_sql, pids)
+        writing = asyncio.create_task(recorder.append(RunPaused(why="too late", at_us=2)))
+        async with asyncio.timeout(20):
+            while (taken := await other.journal.acquire("run/r-1", ttl_s=60)) is None:
+                await asyncio.sleep(0.05)
+            while not reports:
+                await asyncio.sleep(0.05)
+        assert not writing.done(), "an engine waits without limit"
+        await other.journal.append("run/r-1", RunPaused(why="by the other", at_us=3), under=taken)
+        way.symlink_to(postgres.directory / way.name)
+        with pytest.raises(LeaseLost):
+            await writing
+        await recorder.release()
+        found = [record.event async for record in other.journal.read("run/r-1")]
+        assert [getattr(each, "why", "") for each in found] == ["", "by the other"]
+    assert [bool(each.until_us) for each in reports] == [False, True]

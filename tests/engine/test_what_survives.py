@@ -12,6 +12,7 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.errors import LeaseLost
+from maos.store.contract import Lease
 from maos_testing.crash import ChildProcess
 from maos_testing.postgres import PostgresServer
 from tests.engine import stopped_engine
@@ -22,7 +23,7 @@ COUNT = "i=0; while [ $i -lt {} ]; do echo line $i; i=$((i+1)); sleep 0.01; done
 
 
 async def until(condition) -> None:  # type: ignore[no-untyped-def]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while not await condition():
             await asyncio.sleep(0.01)
 
@@ -94,6 +95,38 @@ async def test_the_engine_and_the_holder_are_killed(tmp_path: Path, home: Path) 
         heard = await lines_of(m, "a")
         assert heard == [f"line {number}" for number in range(len(heard))]
         assert len(heard) > before, "what was in the spool is missing"
+
+
+async def test_an_attempt_that_another_engine_concludes_meanwhile_is_not_claimed_again(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two engines find an attempt whose engine and agent were killed; one of them waits for the other's lease."""
+    database = tmp_path / "maos.db"
+    engine = ChildProcess([sys.executable, stopped_engine.__file__, database, home, tmp_path, COUNT.format(10_000)])
+    await asyncio.to_thread(engine.wait_for_ack)
+    async with maos.open(database, home=home) as m, maos.open(database, home=home) as other:
+        await until(lambda: heard_something(m))
+        holder = holder_of((await m.agents.get("a")).pid)
+        engine.kill()
+        await asyncio.to_thread(engine.wait, 1)
+        os.kill(holder, signal.SIGKILL)
+        await until(lambda: gone(home))
+        acquire, looked, concluded = other.journal.acquire, asyncio.Event(), asyncio.Event()
+
+        async def late(name: str, *, ttl_s: float) -> Lease | None:
+            looked.set()
+            await concluded.wait()
+            return await acquire(name, ttl_s=ttl_s)
+
+        monkeypatch.setattr(other.journal, "acquire", late)
+        waiting = asyncio.create_task(other.agents.adopt("a"))
+        await looked.wait()
+        assert await m.agents.adopt("a") is None
+        before = await m.agents.get("a")
+        assert not before.is_open
+        concluded.set()
+        assert await waiting is None
+        assert (await m.agents.get("a")).version == before.version
 
 
 async def test_the_engine_is_stopped_and_wakes_up_when_another_has_taken_over(tmp_path: Path, home: Path) -> None:

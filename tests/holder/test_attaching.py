@@ -14,6 +14,7 @@ from maos.holder import wire
 from maos.holder.agent_process import AgentProcess, Fenced, HolderGone, connect
 from maos.holder.client import attach, holders, start
 from maos.holder.records import SpoolRecord
+from maos.holder.server import HolderConnection
 from maos_testing.crash import ChildProcess as Program
 from tests.holder.agents import (
     PATIENCE_S,
@@ -258,3 +259,19 @@ async def test_an_engine_that_does_not_read_costs_the_holder_nothing(root: Path)
     assert alive(process.holder_pid)
     assert lines(await to_the_end(process, confirm=True)) == [f"line {n}".encode() for n in range(200_000)]
     await process.finish()
+
+
+def test_what_an_engine_requested_before_it_detached_is_read_although_nothing_can_be_sent_to_it() -> None:
+    """The engine detaches while the holder still has output for it: the holder notices that first."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection = HolderConnection(ours)
+    request = wire.frame(wire.LIMIT, b"suspended")
+    theirs.sendall(request)
+    theirs.close()
+    connection.reply(wire.frame(wire.REFUSED, wire.NOT_OVER))
+    connection.push(None)
+    assert connection.open
+    assert not connection.has_more
+    assert [wire.frame(kind, *wire.unpack(body)) for kind, body in connection.receive()] == [request]
+    assert connection.receive() == []
+    assert not connection.open

@@ -285,6 +285,30 @@ async def test_the_time_limit_ends_an_agent(root: Path) -> None:
     await process.finish()
 
 
+async def test_a_suspended_time_limit_rests_also_without_an_engine_and_then_goes_on(root: Path) -> None:
+    process = await start(root / "a", sh("sleep 9; echo still here; sleep 1000", time_limit_s=8))
+    for _ in range(2):  # the second request changes nothing
+        await process.suspend_time_limit(suspended=True)
+    await process.detach()
+    process = await attach(root / "a", token=1, after=0)
+    await until_line(process, b"still here")
+    for _ in range(2):
+        await process.suspend_time_limit(suspended=False)
+    records = await to_the_end(process)
+    assert [record.data for record in records if record.kind == "stopping"] == [b"time_limit"]
+    await process.finish()
+
+
+async def test_a_suspended_time_limit_does_not_keep_an_agent_that_no_engine_attaches_to(root: Path) -> None:
+    process = await start(root / "a", sh("sleep 1000", time_limit_s=20, unattended_limit_s=3, linger_s=0.2))
+    await process.suspend_time_limit(suspended=True)
+    await process.detach()
+    await eventually(lambda: not holders(root)[0].alive, "the holder has gone")
+    records = list(left_behind(root / "a", after=0))
+    assert [record.data for record in records if record.kind == "stopping"] == [b"unattended"]
+    remove(root / "a")
+
+
 async def test_an_agent_nobody_asks_for_is_ended_by_its_holder(root: Path) -> None:
     """And later the holder goes too; what it spooled stays."""
     spec = sh(

@@ -47,7 +47,7 @@ async def test_an_engine_killed_at_any_point_of_a_start_leaves_all_or_nothing(tm
             await process.finish()
             assert len(proof.read_text().splitlines()) == 1
 
-    lives = await crash_loop(argv_for, check, cwd=ROOT)
+    lives = await crash_loop(argv_for, check, cwd=ROOT, share=1.0)
     assert [life.died_at for life in lives] == [
         "start: folder made",
         "start: holder spawned",

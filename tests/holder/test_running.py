@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from maos.errors import InvalidInput
+from maos.holder import wire
 from maos.holder.agent_process import AgentProcess, InputFull, StartFailed
 from maos.holder.client import holders, start
 from maos.holder.wire import NO_NEWLINE, HolderSpec
@@ -189,13 +190,13 @@ async def test_without_more_input_the_agent_sees_its_end(root: Path) -> None:
 async def test_an_agent_that_does_not_read_holds_up_nobody(root: Path) -> None:
     """Input waits within a bound; the holder serves on meanwhile."""
     process = await start(root / "a", sh("echo up; while :; do sleep 0.05; echo on; done", keeps_input_open=True))
-    piece = b"x" * 700_000
+    piece = b"x" * (wire.INPUT_BYTES_MAX * 2 // 3)
     assert await process.write("1", piece)
     with pytest.raises(InputFull):
         await process.write("2", piece)
     await until_line(process, b"on")
     with pytest.raises(InvalidInput):
-        await process.write("3", b"x" * 2_000_000)
+        await process.write("3", b"x" * (wire.INPUT_BYTES_MAX + 1))
     await process.kill()
     await to_the_end(process)
     await process.finish()

@@ -72,7 +72,7 @@ async def test_death_while_more_is_added(make: Make, tmp_path: Path, monkeypatch
         async with maos.open(tmp_path / "b.db", home=tmp_path / "home") as m:
             assert (await m.verify()).ok
 
-    lives = await crash_loop(argv, look, cwd=ROOT)
+    lives = await crash_loop(argv, look, cwd=ROOT, share=1.0)
     assert [life.died_at for life in lives] == ["import:before append", "import:after append", None]
     async with maos.open(tmp_path / "b.db", home=tmp_path / "home") as m:
         assert await everything(m) == undisturbed

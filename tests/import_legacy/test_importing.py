@@ -68,7 +68,7 @@ async def test_what_the_original_recorded_is_all_there(m: Maos, make: Make) -> N
     assert (reviewer.plan["agent"], reviewer.needs) == ("reviewer", list(run.tasks)[:3])
     attempt = await m.agents.get(agent_name(run.id, reviewer.name))
     assert (attempt.status, attempt.result, attempt.kind) == ("done", "found: Review the parser", "claude")
-    assert attempt.total_cost_usd == pytest.approx(0.25)
+    assert attempt.cost_usd == pytest.approx(0.25)
     kept = [each.data["original"] async for each in m.journal.read(f"run/{run.id}") if each.type == "run_note_added"]
     assert next(each for each in kept if each["of"] == "orchestration")["orchestration"] == row
     assert [each.name for each in run.checkpoints] == [f"orchestration_{row['id'][:8]}"]

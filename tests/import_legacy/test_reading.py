@@ -267,6 +267,17 @@ def test_a_value_without_end_is_cut(make: Make, monkeypatch: pytest.MonkeyPatch)
     assert parser.parse(found).left_out["values that were too long or not text, cut"] >= 1
 
 
+def test_an_expression_in_the_file_makes_no_gigabytes(make: Make) -> None:
+    """A20: a column that is computed when it is read or checked."""
+    change = "ALTER TABLE tasks ADD COLUMN x TEXT GENERATED ALWAYS AS (printf('%.*c', 900000000, 'x')) VIRTUAL"
+    try:
+        found = file.read(make(change=change))
+    except maos.MaosError as error:
+        assert "too big" in str(error)
+    else:
+        assert all("x" not in row for row in found.rows["tasks"])
+
+
 def test_what_belongs_to_no_orchestration_is_named(make: Make) -> None:
     change = """PRAGMA foreign_keys = OFF;
         INSERT INTO messages (from_agent, message) VALUES ('nobody', 'x');

@@ -17,6 +17,8 @@ from maos.app import Maos
 from maos.engine.attempt_spec import ToolServers
 from maos.model.plan import Plan, Task
 from maos.model.run import Run
+from maos.settings import DatabaseName
+from tests.attempts import plan_attempt
 
 PASSED_ON = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 """So that what runs in a door of a test is measured."""
@@ -62,20 +64,21 @@ class World:
     async def begin(self, *tasks: str) -> None:
         self.run = await self.runs.create(Plan(tasks=[Task(name=each, task=f"do {each}") for each in tasks]))
 
-    def variables(self, task: str, *, number: int = 1, run: bool = True) -> dict[str, str]:
+    async def variables(self, task: str, *, number: int = 1, run: bool = True) -> dict[str, str]:
         """What the engine tells a door."""
-        agent = f"{self.run.id}.{task}" if run else task
-        server = ToolServers(str(self.path)).server(agent, f"{agent}.{number}", run=self.run.id if run else "")
+        agent, of = (f"{self.run.id}.{task}", self.run.id) if run else (task, "")
+        proof = await plan_attempt(self.m.journal, agent, number, run=of)
+        server = ToolServers(DatabaseName(str(self.path))).server(f"{agent}.{number}", run=of)
         passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-        return {**passed_on, **server.env}
+        return {**passed_on, **server.env, **proof}
 
     @asynccontextmanager
     async def agent(
         self, task: str, *, number: int = 1, run: bool = True, mode: Any = "auto", **variables: str
     ) -> AsyncIterator[Agent]:
         """The agent of a task, at its door."""
-        env = {**self.variables(task, number=number, run=run), **variables}
-        argv = ToolServers("").server("", "").argv
+        env = {**await self.variables(task, number=number, run=run), **variables}
+        argv = ToolServers(DatabaseName("")).server("").argv
         server = StdioServerParameters(command=argv[0], args=list(argv[1:]), env=env, cwd=self.path.parent)
         with (self.path.parent / "errors.txt").open("a") as errors:
             async with Client(stdio_client(server, errlog=errors), mode=mode) as client:

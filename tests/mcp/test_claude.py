@@ -16,8 +16,9 @@ from maos.engine.attempts import Attempts
 from maos.model import tool_calls
 from maos.model.attempt import Attempt
 from maos.model.message import inbox
+from maos.model.question import question_id
 from maos.model.run import agent_name
-from maos.runs.agent_tools import question_id
+from maos.settings import DatabaseName
 from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.agents.claude.stage import environment
 from tests.engine.conftest import processes_below
@@ -49,7 +50,7 @@ async def attempts(world: World, stub: ModelStub, tmp_path: Path) -> AsyncIterat
         dialect=kinds.dialect,
         folder=home,
         environment=environment(stub),
-        tool_servers=ToolServers(str(world.path)),
+        tool_servers=ToolServers(DatabaseName(str(world.path))),
     )
     yield engine
     await engine.close()
@@ -89,7 +90,7 @@ async def test_it_reports_and_asks_and_is_answered(
     assert (told["type"], told["text"]) == ("discovery", "the cache leaks")
     names = [each["name"] for each in stub.requests[0].body["tools"]]
     [recorded] = attempt.order["mcp"]
-    assert recorded["env"] == ["MAOS_AGENT", "MAOS_ATTEMPT", "MAOS_DB", "MAOS_HOME", "MAOS_RUN"], "names, and no values"
+    assert recorded["env"] == ["MAOS_ATTEMPT", "MAOS_DB", "MAOS_HOME", "MAOS_RUN"], "names, and no values"
     assert {f"mcp__maos__{each}" for each in ("report_progress", "send_message", "save_state")} <= set(names)
 
 

@@ -13,6 +13,8 @@ from maos.engine.attempt_spec import ARGV, ToolServers
 from maos.mcp.tools import BY_NAME
 from maos.model import tool_calls
 from maos.runs.agent_tools import TOOLS, AgentTools
+from maos.settings import DatabaseName
+from tests.attempts import plan_attempt
 from tests.mcp.conftest import World
 from tests.mcp.raw import raw_door
 
@@ -31,11 +33,13 @@ def test_every_tool_is_listed_and_does_something() -> None:
 
 
 async def test_the_command_serves_as_the_module_does(world: World) -> None:
-    variables = {name: value for name, value in world.variables("writer").items() if name != tool_calls.DATABASE}
+    variables = {
+        name: value for name, value in (await world.variables("writer")).items() if name != tool_calls.DATABASE
+    }
     with raw_door(variables, argv=("-m", "maos", "--db", str(world.path), "mcp")) as raw:
         assert raw.call("report_progress", percent=1, activity="x") == ("recorded", False)
         assert raw.end() == 0
-    with raw_door({**variables, tool_calls.AGENT: ""}, argv=("-m", "maos", "mcp"), greet=False) as raw:
+    with raw_door({**variables, tool_calls.ATTEMPT: ""}, argv=("-m", "maos", "mcp"), greet=False) as raw:
         assert raw.end() == 2
 
 
@@ -48,7 +52,7 @@ async def test_what_was_asked_before_the_input_ended_is_done_and_waits_for_nobod
     done = subprocess.run(
         ARGV,
         input="\n".join(lines) + "\n" + lines[0],  # a last line without an end is none
-        env={"PATH": os.environ["PATH"], **world.variables("writer")},
+        env={"PATH": os.environ["PATH"], **await world.variables("writer")},
         capture_output=True,
         text=True,
         timeout=60,
@@ -60,8 +64,9 @@ async def test_what_was_asked_before_the_input_ended_is_done_and_waits_for_nobod
 
 async def test_a_door_to_postgresql(postgres_url: str, tmp_path: Path) -> None:
     async with maos.open(postgres_url, schema="elsewhere", mark_path=tmp_path / "mark") as m:
-        server = ToolServers(postgres_url, schema="elsewhere").server("a", "a.1")
-        with raw_door({**server.env, "XDG_STATE_HOME": str(tmp_path)}) as raw:
+        server = ToolServers(DatabaseName(postgres_url), schema="elsewhere").server("a.1")
+        proof = await plan_attempt(m.journal, "a")
+        with raw_door({**server.env, **proof, "XDG_STATE_HOME": str(tmp_path)}) as raw:
             assert raw.call("save_state", key="k", value=[1]) == ("saved, in version 2 of your state", False)
             assert raw.call("report_discovery", text="it works") == ("recorded", False)
         assert (await m.state.get("a")).data["saved"] == {"k": [1]}
@@ -69,8 +74,8 @@ async def test_a_door_to_postgresql(postgres_url: str, tmp_path: Path) -> None:
 
 
 def test_a_door_belongs_to_one_attempt() -> None:
-    server = ToolServers("/tmp/x.db").server("r-1.a", "r-1.a.2", run="r-1")
+    server = ToolServers(DatabaseName("/tmp/x.db")).server("r-1.a.2", run="r-1")
     assert server.name == "maos"
-    identity = {"MAOS_AGENT": "r-1.a", "MAOS_ATTEMPT": "r-1.a.2", "MAOS_RUN": "r-1"}
+    identity = {"MAOS_ATTEMPT": "r-1.a.2", "MAOS_RUN": "r-1"}
     assert server.env == {"MAOS_DB": "/tmp/x.db", "MAOS_HOME": str(settings.state_folder()), **identity}
     assert server.argv[:2] == (sys.executable, "-P")

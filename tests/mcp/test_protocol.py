@@ -17,7 +17,7 @@ from maos.model import tool_calls
 from tests.mcp.conftest import World
 from tests.mcp.raw import raw_door
 
-NOBODY = {"MAOS_DB": "/nowhere/maos.db", "MAOS_AGENT": "a", "MAOS_ATTEMPT": "a.1"}
+NOBODY = {"MAOS_DB": "/nowhere/maos.db", "MAOS_ATTEMPT": "a.1"}
 GREETING = {"capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 
 
@@ -95,7 +95,7 @@ def test_a_door_that_nobody_calls_loads_nothing_heavy() -> None:
     assert done.stderr == b""
 
 
-@pytest.mark.parametrize("missing", [tool_calls.DATABASE, tool_calls.AGENT, tool_calls.ATTEMPT])
+@pytest.mark.parametrize("missing", [tool_calls.DATABASE, tool_calls.ATTEMPT])
 def test_a_door_without_an_owner_does_not_open(missing: str) -> None:
     variables = {name: value for name, value in NOBODY.items() if name != missing}
     done = subprocess.run(ARGV, env=variables, input=b"", capture_output=True, text=False, timeout=60)
@@ -115,7 +115,7 @@ def test_a_door_ends_with_its_client_even_while_it_waits(tmp_path: Path) -> None
 
 async def test_a_door_that_waits_ends_with_its_client(world: World) -> None:
     patient = "from maos.mcp import server, session; session.FINISH_S_MAX = 1e9; raise SystemExit(server.main())"
-    with raw_door(world.variables("reader"), argv=("-P", "-c", patient)) as raw:
+    with raw_door(await world.variables("reader"), argv=("-P", "-c", patient)) as raw:
         raw.send("tools/call", {"name": "read_messages", "arguments": {"wait_s": 600}}, id=1)
         assert raw.ask("ping")["result"] == {}
         assert raw.end() == 0
@@ -127,5 +127,5 @@ async def test_nothing_in_the_working_folder_is_loaded(world: World, tmp_path: P
     """A12: the agent's folder is somebody's repository."""
     for name in ("json.py", "maos.py", "asyncio.py", "sitecustomize.py"):
         (tmp_path / name).write_text("raise SystemExit('hostile')")
-    with raw_door(world.variables("writer"), cwd=tmp_path) as raw:
+    with raw_door(await world.variables("writer"), cwd=tmp_path) as raw:
         assert raw.call("report_progress", percent=1, activity="x") == ("recorded", False)

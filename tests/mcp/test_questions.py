@@ -9,8 +9,9 @@ import pytest
 
 from maos.engine.questions import Answered
 from maos.model.message import inbox
+from maos.model.question import question_id
 from maos.model.run import Run, TaskState, agent_name
-from maos.runs.agent_tools import question_id
+from maos.runs.budgets import Purse
 from maos.runs.decisions import Outcome
 from tests.mcp.conftest import World
 from tests.mcp.raw import Gone, raw_door
@@ -30,6 +31,9 @@ class Patient:
         return Outcome(failure="stopped")
 
     check = complete = work
+
+    def watch(self, purse: Purse) -> None:
+        """Nothing here costs money."""
 
     async def stop(self, run: Run, task: TaskState) -> None:
         self._stopped.set()
@@ -135,7 +139,7 @@ async def test_two_agents_with_one_question_are_both_told(world: World, wait_for
 
 async def test_a_door_killed_while_it_waits_asks_once(world: World) -> None:
     """R-207: before or after a crash."""
-    with raw_door(world.variables("writer")) as raw:
+    with raw_door(await world.variables("writer")) as raw:
         raw.send("tools/call", {"name": "ask_person", "arguments": {"question": QUESTION}}, id=1)
         while not await world.events(inbox(world.run.id), "question_asked"):
             await asyncio.sleep(0.02)
@@ -143,7 +147,7 @@ async def test_a_door_killed_while_it_waits_asks_once(world: World) -> None:
         with pytest.raises(Gone):
             raw.read()
     await world.runs.answer(world.run.id, ID, "tabs")
-    with raw_door(world.variables("writer", number=2)) as raw:
+    with raw_door(await world.variables("writer", number=2)) as raw:
         assert raw.call("ask_person", question=QUESTION) == ("Answer (person): tabs", False)
     [asked] = await world.events(inbox(world.run.id), "question_asked")
     assert asked["asked_by"] == [agent_name(world.run.id, "writer")]
@@ -159,7 +163,7 @@ async def test_a_call_that_waits_can_be_cancelled_and_says_that_it_is_there(worl
         "from maos.mcp import server, session; from maos.runs import agent_tools; "
         "session.PROGRESS_S = agent_tools.NO_ENGINE_S = 0.2; raise SystemExit(server.main())"
     )
-    with raw_door(world.variables("writer"), argv=("-c", hurried)) as raw:
+    with raw_door(await world.variables("writer"), argv=("-c", hurried)) as raw:
         raw.send("tools/call", params, id="long")
         seen = [raw.read()["params"] for _ in range(3)]
         assert all(each["progressToken"] == "p" and "waiting for a person" in each["message"] for each in seen)

@@ -11,7 +11,16 @@ from maos.model.events import facts
 from maos.model.events.facts import Fact
 from maos.model.failure import TABLE, Ending, from_words, understand
 
-ACTIONS = {failure.RETRY, failure.WAIT, failure.RESUME, failure.FRESH, failure.ASK, failure.GIVE_UP, failure.NOTHING}
+ACTIONS = {
+    failure.RETRY,
+    failure.WAIT,
+    failure.RESUME,
+    failure.FRESH,
+    failure.TELL,
+    failure.ASK,
+    failure.GIVE_UP,
+    failure.NOTHING,
+}
 GOOD = facts.TurnEnded("done")
 BAD = facts.TurnEnded("could not", failed=True)
 
@@ -78,7 +87,7 @@ def test_every_row_can_be_reached(name: str, ending: Ending, told: list[Fact]) -
 
 def test_no_row_is_left_out() -> None:
     """Those that are decided after an attempt has ended are none of its ways to end."""
-    decided_later = {"gate_failed", "merge_conflict", "halted", "cancelled"}
+    decided_later = {"gate_failed", "merge_conflict", "halted", "cancelled", "unheard", "setup_failed"}
     assert {row[0] for row in EVERY_ROW} == set(TABLE) - decided_later
 
 

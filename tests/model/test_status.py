@@ -88,8 +88,8 @@ def endings() -> list[Any]:
 def restored(status: RunStatus) -> Any:
     state = {
         "status": status.value, "request": "", "folder": "", "options": {}, "tasks": {}, "questions": {}, "ended_us": 0,
-        "summary": "", "why": "", "done": 0, "running": 0, "cost_usd": 0.0, "tokens": 0, "sleeping": {}, "commit": "",
-        "needed_by": {},
+        "summary": "", "why": "", "done": 0, "running": 0, "cost_usd": 0.0, "estimated_usd": 0.0, "tokens": 0,
+        "unpriced_tokens": 0, "sleeping": {}, "commit": "", "needed_by": {}, "proposal": None,
     }  # fmt: skip
     return event("run_rolled_back", to=1, position=1, branch=1, state=state, at_us=1)
 

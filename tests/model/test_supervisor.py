@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from maos.model.attempt import Attempt, OpenTool, Permission
+from maos.model.attempt import Attempt, Permission
+from maos.model.events.attempt import OpenTool
 from maos.model.run import Run
 from maos.model.run_status import SupervisorStatus, pending_commands, status_of
 from maos.model.status import SupervisorState
@@ -150,6 +151,13 @@ def test_tasks_behind_a_failed_one_are_stuck_and_the_failure_says_what_to_do() -
     assert now.stuck == ("page",)
     assert now.error == "api: it broke"
     assert now.to_do == "add credit, then resume"
+
+
+def test_what_to_do_about_a_failure_names_the_task_that_has_it() -> None:
+    run = run_of(started("api"), failed("api", "failed"), started("page"), failed("page", "gate_failed"))
+    of_api, of_page = look(run).to_do.split("; ")
+    assert of_api == f"look at `maos logs {run.id}/api`"
+    assert of_page == f"fix what the check found, then `maos retry {run.id}/page`"
 
 
 def test_restorations_are_those_after_the_beginning() -> None:

@@ -72,6 +72,7 @@ class Copy:
         notes = self.folder / "heard"
         notes.unlink(missing_ok=True)
         argv = [str(self.python), "-m", "pytest", "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider"]
+        argv += ["-p", "no:maos"]  # a copy need not have the test kit, whose plugin the environment names
         argv += ["-p", heard.__name__, f"--timeout={TEST_S_MAX}", *options, *tests]
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "MAOS_"))}
         environment.pop("PYTHONPATH", None)

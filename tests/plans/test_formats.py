@@ -123,9 +123,9 @@ def test_a_file_without_a_known_ending_is_recognised(tmp_path: Path, ending: str
 
 
 def test_a_command_in_words_is_split_without_a_shell_and_a_list_stays_as_it_is() -> None:
-    data = {"tasks": [{"name": "a", "command": "echo 'a b' $HOME | cat"}, {"name": "b", "command": ["echo 'a b'", ""]}]}
+    data = {"tasks": [{"name": "a", "command": "echo 'a b' $HOME"}, {"name": "b", "command": ["echo 'a b'", ""]}]}
     first, second = parser.parse_data(data).plan.tasks
-    assert first.command == ["echo", "a b", "$HOME", "|", "cat"]
+    assert first.command == ["echo", "a b", "$HOME"]
     assert second.command == ["echo 'a b'", ""]
 
 
@@ -142,6 +142,19 @@ def test_braces_that_are_meant_as_such_can_be_written_and_are_kept_when_a_plan_i
 @pytest.mark.parametrize("text", ['{"steps": []}', '{"steps": [{"name": "a", "task": "x"}]}'])
 def test_steps_are_called_tasks(text: str) -> None:
     assert problems(text, JSON) == ["f:1:2: nothing is called 'steps' here (did you mean 'tasks'?)"]
+
+
+@pytest.mark.parametrize(
+    ("way", "told"),
+    [
+        ('"task": "jobs:look"', "f:1:34: it names no function"),
+        ('"command": ["jobs.look"]', "f:1:55: 'jobs.look' does not name a function"),
+        ('"command": ["jobs:look", "x"]', "f:1:55: 'jobs:look x' does not name a function"),
+    ],
+)
+def test_a_task_of_the_kind_python_names_a_function_before_anything_is_started(way: str, told: str) -> None:
+    text = f'{{"tasks": [{{"name": "a", "kind": "python", {way}}}]}}'
+    assert problems(text, JSON) == [f"{told} (write `python: module:function`, and its arguments into `with`)"]
 
 
 def test_a_key_that_is_there_twice_is_not_overwritten() -> None:

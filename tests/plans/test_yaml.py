@@ -82,6 +82,21 @@ def test_variables_are_given_on_the_command_line() -> None:
         ("tasks:", "taskz:", "5:1: nothing is called 'taskz' here (did you mean 'tasks'?)"),
         ("tasks:", "steps:", "5:1: nothing is called 'steps' here (did you mean 'tasks'?)"),
         ("name: release", "description: x", "1:1: nothing is called 'description' here (did you mean 'summary'?)"),
+        ("    needs: test", "    concurrency: 2", "12:5: nothing is called 'concurrency' here (give it once for all"),
+        (
+            "    needs: test",
+            "    include_uncommitted: true",
+            "12:5: nothing is called 'include_uncommitted' here (give it once for all tasks, beside `tasks`: they "
+            "start from one commit)",
+        ),
+        (
+            "    needs: test",
+            "    depends_on: test",
+            "12:5: nothing is called 'depends_on' here (did you mean 'needs'?)",
+        ),
+        ("time_limit_s: 60", "timeout: 60", "21:5: nothing is called 'timeout' here (did you mean 'time_limit_s'?)"),
+        ("time_limit_s: 60", "retries: 3", "21:5: nothing is called 'retries' here (how often is decided by why"),
+        ("python: jobs:look", "python: jobs look", "'jobs look' does not name a function (write"),
         ("name: test", "name: a b", "6:11: expected"),
         ('["3.11", "3.12"]', "[]", "9:7: a row of the matrix is empty"),
         ("command: sh -c '", "command: sh -c ", "7:14: the command cannot be read"),

@@ -1,11 +1,14 @@
 """What a repository, an agent or a password can say, and what may come of it: a bounded record and a clear message."""
 
+import getpass
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import maos
@@ -60,10 +63,11 @@ def test_what_is_too_long_for_an_event_is_cut_and_says_so(fact: Any) -> None:
     assert type(cut) is type(fact)
 
 
-async def test_a_line_that_no_event_could_hold_ends_no_agent(tmp_path: Path) -> None:
-    """6 bytes of JSON for each of 11.3 million NUL characters are more than an event may have."""
+@pytest.mark.parametrize("line", ["head -c 11300000 /dev/zero", "head -c 67200000 /dev/zero | tr '\\0' x"])
+async def test_a_line_that_no_event_could_hold_ends_no_agent(tmp_path: Path, line: str) -> None:
+    """6 bytes of JSON for each of 11.3 million NUL characters are more than an event may have; so are 67.2 MB."""
     async with maos.open(tmp_path / "maos.db", home=tmp_path / "home") as m:
-        argv = ["sh", "-c", "head -c 11300000 /dev/zero; echo; echo the end"]
+        argv = ["sh", "-c", f"{line}; echo; echo the end"]
         running = await m.agents.start(kind="shell", argv=argv, cwd=str(tmp_path), in_place=True)
         attempt = await running.wait()
         assert (attempt.status, attempt.last_text) == ("done", "the end")
@@ -107,13 +111,19 @@ def test_settings_that_are_a_pipe_are_refused_at_once(tmp_path: Path) -> None:
     ],
 )
 def test_a_password_in_a_url_is_not_shown(tmp_path: Path, url: str) -> None:
-    assert "CANARY" not in settings.without_password(url).replace("CA/NARY", "CANARY")
-    assert settings.without_password(url).endswith("h/d") or "sslmode=require" in settings.without_password(url)
+    name = settings.DatabaseName(url)
+    for shown in (str(name), repr(name), f"{name}", f"{name!r:>80}", repr([name]), os.fspath(name)):
+        assert "CANARY" not in shown.replace("CA/NARY", "CANARY")
+    assert str(name).endswith("h/d") or "sslmode=require" in str(name)
+    assert name.reveal() == url
+    for encode in (json.dumps, msgspec.json.encode):
+        with pytest.raises(TypeError):
+            encode(name)
     config = ["admin", "config", "show"]
     for command in (["status"], ["admin", "doctor"], config, [*config, "--json"]):
         shown = subprocess.run(
             [sys.executable, "-m", "maos", *command],
-            env={**os.environ, "MAOS_DB": url, "XDG_CONFIG_HOME": str(tmp_path), "PGCONNECT_TIMEOUT": "1"},
+            env={**os.environ, "MAOS_DB": url, "XDG_CONFIG_HOME": str(tmp_path), "MAOS_DATABASE_WAIT_S": "0"},
             cwd=tmp_path, capture_output=True, text=True, timeout=60,
         )  # fmt: skip
         assert "NARY" not in shown.stdout + shown.stderr
@@ -121,7 +131,93 @@ def test_a_password_in_a_url_is_not_shown(tmp_path: Path, url: str) -> None:
 
 
 def test_a_path_stays_as_it_is() -> None:
-    assert settings.without_password("/a:b@c/maos.db?x=1") == "/a:b@c/maos.db?x=1"
+    assert str(settings.DatabaseName("/a:b@c/maos.db?x=1")) == "/a:b@c/maos.db?x=1"
+    assert settings.DatabaseName("/a:b@c/maos.db?password=x1").secrets == {}
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://u:CANARY1@[::g]/d", "postgresql://u:CANARY1@h:port/d", "postgresql://u:CANARY1@[::1/d"]
+)
+def test_a_url_that_cannot_be_read_is_a_clear_error(tmp_path: Path, url: str) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "maos", "--db", url, "status"],
+        env={**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}, cwd=tmp_path, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert "Traceback" not in shown.stderr
+    assert "CANARY1" not in shown.stderr
+    assert "postgresql://u@" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:hunter2pw@h/d",
+        "postgresql://u@h/d?password=hunter2pw",
+        "postgresql://u@h/d?passWord=hunter2%70w",
+    ],
+)
+def test_a_settings_file_with_a_password_is_refused(tmp_path: Path, url: str) -> None:
+    (tmp_path / "maos.toml").write_text(f'[database]\npath = "{url}"\n')
+    with pytest.raises(loader.BadSettings, match="looks like a secret") as refused:
+        loader.load([SettingsSource(tmp_path / "maos.toml", is_project=False)], {})
+    assert "hunter2pw" not in str(refused.value)
+    loaded = loader.load([], {"MAOS_DB": url})
+    assert loaded.values.database.path.secrets.popitem()[1] == "hunter2pw"
+    assert "hunter2pw" not in repr(loaded)
+
+
+def test_a_password_with_special_characters_comes_back_from_its_file(tmp_path: Path) -> None:
+    name = settings.DatabaseName("postgresql://u:a%3Ab%5Cc1%2F@h/d?sslmode=require")
+    lent = name.with_password_in(tmp_path / "a b")
+    (tmp_path / "a b").write_text(name.password_line)
+    assert list(lent.secrets.values()) == list(name.secrets.values()) == ["a:b\\c1/"]
+    assert str(lent) == str(name) == "postgresql://u@h/d?sslmode=require"
+
+
+def with_password(url: str) -> str:
+    """The URL of the tests' server, which asks for no password, with one."""
+    plain, _, query = url.removeprefix("postgresql://").partition("?")
+    user, _, place = plain.rpartition("@")
+    return f"postgresql://{user or getpass.getuser()}:hunter2-PW@{place}?{query}"
+
+
+async def test_a_password_stays_with_an_agent_that_outlives_its_engine(tmp_path: Path, postgres_url: str) -> None:
+    """The agent still needs it; the engine that finds the attempt ended removes it."""
+    url, lent = with_password(postgres_url), tmp_path / "home" / "passwords" / "a.1"
+    argv = ["sh", "-c", f"until [ -e {tmp_path}/go ]; do sleep 0.05; done"]
+    async with maos.open(url, home=tmp_path / "home") as m:
+        await m.agents.start(kind="shell", argv=argv, cwd=str(tmp_path), in_place=True, tool_server=True, name="a")
+    assert lent.exists()
+    (tmp_path / "go").touch()
+    async with maos.open(url, home=tmp_path / "home") as m:
+        running = await m.agents.adopt("a")
+        if running is not None:
+            await running.wait()
+        assert (await m.agents.get("a")).status == "done"
+    assert not lent.exists()
+
+
+async def test_the_password_of_a_database_is_lent_for_an_attempt_and_never_recorded(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    """Agents get the name of a file with it, which is gone when the attempt has ended; printed, it is removed."""
+    url = with_password(postgres_url)
+    look = "sleep 0.2; f=${MAOS_DB##*passfile=}; cat $f; stat -c %a $f; env; echo; echo so hunter2-PW it is"
+    async with maos.open(url, home=tmp_path / "home") as m:
+        running = await m.agents.start(
+            kind="shell", argv=["sh", "-c", look], cwd=str(tmp_path), in_place=True, tool_server=True, name="a"
+        )
+        attempt = await running.wait()
+        records = [each async for each in m.journal.read("attempt/a.1")]
+    said = json.dumps([each.data for each in records])
+    assert attempt.status == "done"
+    assert "hunter2-PW" not in said
+    assert "*:*:*:*:[redacted:database-password]" in said
+    assert "so [redacted:database-password] it is" in said
+    assert '"600"' in said
+    kept = [each for each in (tmp_path / "home").rglob("*") if each.is_file() and b"hunter2-PW" in each.read_bytes()]
+    assert kept == []
+    assert list((tmp_path / "home" / "passwords").iterdir()) == []
 
 
 # --- files -------------------------------------------------------------------------------------------------------
@@ -134,6 +230,32 @@ def test_folders_are_private_whatever_the_umask_is(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert {folder.stat().st_mode & 0o777 for folder in (made, made.parent, made.parent.parent)} == {0o700}
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022])
+def test_nothing_that_a_run_writes_can_be_reached_by_others_whatever_the_umask_is(tmp_path: Path, umask: int) -> None:
+    """A21: holders, homes of agents, worktrees, private git folders, the database and what is beside it."""
+    home, project = tmp_path / "home", tmp_path / "project"
+    home.mkdir(0o755)
+    project.mkdir(0o755)
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    tasks = [{"name": name, "command": ["sh", "-c", f"echo {name} > {name}.txt"]} for name in ("one", "two")]
+    (project / "plan.json").write_text(json.dumps({"tasks": tasks}))
+    git = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_AUTHOR_NAME": "n", "GIT_AUTHOR_EMAIL": "e", "GIT_COMMITTER_NAME": "n"}
+    done = subprocess.run(
+        ["sh", "-c", f'umask {umask:03o}; git add -A; git commit -qm first; exec "$0" -m maos run -f plan.json --auto',
+         sys.executable],
+        cwd=project, capture_output=True, text=True, timeout=120,
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "GIT_COMMITTER_EMAIL": "e", **git},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    state = home / ".local" / "state"
+    assert {folder.stat().st_mode & 0o777 for folder in (home / ".local", state, state / "maos")} == {0o700}
+    written = [path for path in state.rglob("*") if not path.is_symlink()]
+    assert {"holders", "homes", "workspaces", "one.txt"} <= {path.name for path in written}
+    beside = {path.name: path.stat().st_mode & 0o077 for path in project.iterdir() if path.name.startswith("maos.db")}
+    assert {"maos.db", "maos.db-head"} <= beside.keys()
+    assert set(beside.values()) == {0}
 
 
 def test_the_database_is_found_upwards_and_kept_out_of_git_status(tmp_path: Path) -> None:

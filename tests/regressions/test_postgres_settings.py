@@ -4,9 +4,11 @@ import asyncio
 from pathlib import Path
 
 import asyncpg
+import pytest
 
 import maos
 from maos.clock import SystemClock
+from maos.errors import StoreUnavailable
 from maos.store.postgres import PostgresDatabase
 from tests.journal.places import NOTE
 
@@ -50,3 +52,10 @@ def test_a_password_among_the_options_is_not_shown(tmp_path: Path) -> None:
         ("postgresql:///db?host=/tmp", "postgresql:///db?host=/tmp"),
     ):
         assert PostgresDatabase(url, clock=SystemClock(), mark_path=tmp_path / "mark").place == shown
+
+
+async def test_a_server_that_is_not_as_the_url_demands_is_a_clear_error(postgres_url: str, tmp_path: Path) -> None:
+    """It was a traceback: the error is none of those of a lost connection."""
+    demanding = f"{postgres_url}{'&' if '?' in postgres_url else '?'}target_session_attrs=read-only"
+    with pytest.raises(StoreUnavailable, match="cannot use postgresql://"):
+        await maos.open(demanding, mark_path=tmp_path / "mark")

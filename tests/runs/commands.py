@@ -31,11 +31,13 @@ time.time_ns = lambda: now_ns() + by_s * 10**9
 """Imported by Python before anything else: whoever asks for the time of day is told another one."""
 
 
-async def until(condition: Callable[[], Awaitable[Any]]) -> Any:
+async def until(
+    condition: Callable[[], Awaitable[Any]], *, wait_s_max: float = WAIT_S_MAX, every_s: float = 0.02
+) -> Any:
     """What a condition gives as soon as it gives something."""
-    async with asyncio.timeout(WAIT_S_MAX):
+    async with asyncio.timeout(wait_s_max):
         while not (found := await condition()):
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(every_s)
         return found
 
 

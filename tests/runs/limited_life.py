@@ -12,6 +12,7 @@ from maos.clock import SystemClock
 from maos.model.plan import Plan, Task
 from maos.model.run import Run, TaskState
 from maos.runs import scheduler
+from maos.runs.budgets import Purse
 from maos.runs.decisions import Outcome
 from maos_testing.crash import ack
 
@@ -45,6 +46,9 @@ class Limited:
         raise NotImplementedError
 
     complete = check
+
+    def watch(self, purse: Purse) -> None:
+        """Nothing here costs money."""
 
     async def stop(self, run: Run, task: TaskState) -> None:
         """Nothing of it lasts."""

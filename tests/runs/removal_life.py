@@ -8,8 +8,6 @@ import maos
 from maos.engine import ownership
 from maos_testing.crash import ack
 
-ownership.CLAIM_S = 1.0  # the next life does not wait long for the lease of one that was killed
-
 
 async def live(database: str, home: Path) -> None:
     async with maos.open(database, home=home) as m:
@@ -19,4 +17,5 @@ async def live(database: str, home: Path) -> None:
 
 
 if __name__ == "__main__":
+    ownership.CLAIM_S = 1.0  # the next life does not wait long for the lease of one that was killed
     asyncio.run(live(sys.argv[1], Path(sys.argv[2])))

@@ -24,6 +24,7 @@ from maos.engine import ownership
 from maos.model.message import Message
 from maos.model.plan import Plan, Task
 from maos.model.run import Run, TaskState, agent_name
+from maos.runs.budgets import Purse
 from maos.runs.decisions import Outcome
 from maos.runs.service import Runs
 
@@ -107,6 +108,9 @@ class Hands:
         raise AssertionError("no task has a gate")
 
     complete = check
+
+    def watch(self, purse: Purse) -> None:
+        """Nothing here costs money."""
 
     async def stop(self, run: Run, task: TaskState) -> None:
         raise AssertionError("nobody pauses it")

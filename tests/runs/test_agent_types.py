@@ -72,6 +72,12 @@ def test_lists_can_be_written_in_several_ways(said: str, tools: list[str]) -> No
     ("settings", "line", "what", "hint"),
     [
         ("kind: shell\ntool: Read", 3, "there is no setting 'tool'", "did you mean 'tools'?"),
+        (
+            "include_uncommitted: true",
+            2,
+            "there is no setting 'include_uncommitted'",
+            "all tasks of a run start from one commit: give it in the plan or the settings",
+        ),
         ("kind shell", 2, "'kind shell' is no setting", "a setting is `key: value`"),
         ("kind: a\nkind: b", 3, "kind is set twice", ""),
         ("- Read", 2, "an entry of a list, and no key before it", ""),

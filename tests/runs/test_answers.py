@@ -19,9 +19,10 @@ from maos.engine.attempts import Attempts
 from maos.model.attempt import Attempt
 from maos.model.message import inbox
 from maos.model.plan import Plan, Task
-from maos.runs.agent_tools import question_id
+from maos.model.question import question_id
 from maos.runs.service import Runs
 from maos.runs.worker import AgentWorker
+from maos.settings import DatabaseName
 from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.agents.claude.stage import environment
 from tests.engine.conftest import processes_below
@@ -38,6 +39,8 @@ BUSY = ScriptStep(
     calls=[ToolCall(name="Bash", input={"command": "until test -e go; do sleep 0.05; done", "description": "x"})]
 )
 WAIT_S = 60
+LIMIT_S = 12.0
+"""More than an agent needs to begin, ask and end."""
 READ = ScriptStep(calls=[ToolCall(name="mcp__maos__read_messages", input={"wait_s": WAIT_S})])
 SCRIPTS = {
     "reads": [READ, ScriptStep(text="Thanks."), ScriptStep(text="Again?")],
@@ -47,6 +50,12 @@ SCRIPTS = {
         ScriptStep(text="Thanks."),
         ScriptStep(text="Again?"),
     ],
+    "asks": [
+        ScriptStep(calls=[ToolCall(name="Bash", input={"command": "touch it; sleep 0", "description": "x"})]),
+        ScriptStep(text="All right."),
+    ],
+    "stops": [ask(1), ScriptStep(text="I stop until I know."), ScriptStep(text="All right.")],
+    "works_and_waits": [BUSY, ask(100), ScriptStep(text="All right.")],
     "waits": [ask(100), ScriptStep(text="All right.")],
     "goes_on": [ask(1), BUSY, ScriptStep(text="Well."), ScriptStep(text="Ok.")],
 }
@@ -67,7 +76,7 @@ async def attempts(stub: ModelStub, engine_m: Maos, tmp_path: Path, home: Path) 
         folder=home,
         environment=environment(stub),
         bus=engine_m.bus,
-        tool_servers=ToolServers(str(tmp_path / "engine.db")),
+        tool_servers=ToolServers(DatabaseName(str(tmp_path / "engine.db"))),
     )
     yield engine
     await engine.close()
@@ -114,6 +123,96 @@ async def test_an_agent_gets_the_answer_to_its_question_once(
     assert [each async for each in engine_m.bus.waiting(f"{run.id}.a")] == []
 
 
+@pytest.mark.parametrize("killed", ["", "engine", "agent"])
+async def test_an_agent_that_stops_until_a_person_answers_gets_the_answer(
+    engine_m: Maos, attempts: Attempts, tmp_path: Path, killed: str
+) -> None:
+    """R-207: it was told that the answer comes as a message, so its task is not done before, whatever is killed."""
+    tasks = Plan(tasks=[Task(name="a", task="SCRIPT=stops")])
+    options = {"kind": "claude", "in_place": True, "time_limit_s": LIMIT_S}
+    run = await engine_m.runs.create(tasks, folder=tmp_path, options=options)
+    turns: list[tuple[int, int]] = []
+
+    def look(attempt: Attempt, _facts: object) -> None:
+        turns[:] = [(attempt.turns, attempt.pid)]
+
+    worker = AgentWorker(attempts, listener=look)
+    going = asyncio.create_task(engine_m.runs.execute(run.id, worker=worker))
+    await eventually(lambda: bool(turns and turns[0][0]))
+    if killed == "agent":
+        first = turns[0][1]
+        os.kill(first, signal.SIGKILL)
+        await eventually(lambda: turns[0][1] != first and bool(turns[0][0]))
+    if killed == "engine":
+        going.cancel()
+        await asyncio.gather(going, return_exceptions=True)
+        await attempts.close()
+        going = asyncio.create_task(engine_m.runs.execute(run.id, worker=worker))
+    await asyncio.sleep(LIMIT_S)
+    assert (await engine_m.runs.get(run.id)).tasks["a"].status == "running"
+    await engine_m.runs.answer(run.id, question_id(QUESTION), "yes")
+    run = await going
+    assert (run.status, run.tasks["a"].attempts) == ("completed", 2 if killed == "agent" else 1)
+    assert killed == "agent" or run.tasks["a"].result == "All right."  # else it said that before it was answered
+    assert run.questions[question_id(QUESTION)].answer == "yes"
+
+
+@pytest.mark.parametrize("heard", [True, False], ids=["asked before", "asked after"])
+async def test_an_answer_that_came_while_no_engine_ran_is_told_once(
+    engine_m: Maos, attempts: Attempts, stub: ModelStub, tmp_path: Path, home: Path, heard: bool
+) -> None:
+    """I19: the tool has returned it, so the engine that comes does not say it again, and needs no other turn for it."""
+    script = "waits" if heard else "works_and_waits"
+    tasks = Plan(tasks=[Task(name="a", task=f"SCRIPT={script}", tools=["Bash"])])
+    run = await engine_m.runs.create(tasks, folder=tmp_path, options={"kind": "claude", "in_place": True})
+    tools: list[str] = []
+
+    def look(attempt: Attempt, _facts: object) -> None:
+        tools[:] = [tool.name for tool in attempt.tools_open.values()]
+
+    going = asyncio.create_task(engine_m.runs.execute(run.id, worker=AgentWorker(attempts, listener=look)))
+    await eventually(lambda: any(each.endswith("ask_person" if heard else "Bash") for each in tools))
+    going.cancel()
+    await asyncio.gather(going, return_exceptions=True)
+    await attempts.close()
+    (tmp_path / "go").touch()
+    async with asyncio.timeout(60):
+        while not [each for each in await engine_m.questions.open() if each.id == question_id(QUESTION)]:
+            await asyncio.sleep(0.05)
+    await engine_m.runs.answer(run.id, question_id(QUESTION), "yes")
+    await eventually(lambda: "Answer (person): yes" in json.dumps(stub.requests[-1].body["messages"]))
+    await asyncio.sleep(1)  # it has answered, and waits for more
+    asked = len(stub.requests)
+    run = await engine_m.runs.execute(run.id, worker=AgentWorker(attempts))
+    assert (run.status, run.tasks["a"].result) == ("completed", "All right.")
+    assert len(stub.requests) == asked, "it was told again"
+    assert [each async for each in engine_m.bus.waiting(f"{run.id}.a")] == []
+
+
+@pytest.mark.parametrize("way", ["tool", "permission"])
+async def test_a_question_may_wait_longer_than_the_time_limit_of_its_agent(
+    engine_m: Maos, attempts: Attempts, tmp_path: Path, way: str
+) -> None:
+    """R-207: neither the agent nor the run fails while a person has not answered."""
+    task = {"tool": Task(name="a", task="SCRIPT=waits"), "permission": Task(name="a", task="SCRIPT=asks")}[way]
+    options = {"kind": "claude", "in_place": True, "permission": "ask", "time_limit_s": LIMIT_S}
+    run = await engine_m.runs.create(Plan(tasks=[task]), folder=tmp_path, options=options)
+    waiting: list[str] = []
+
+    def look(attempt: Attempt, _facts: object) -> None:
+        waiting[:] = list(attempt.permissions) or [id for id in ["tool"] if attempt.asks_person]
+
+    going = asyncio.create_task(engine_m.runs.execute(run.id, worker=AgentWorker(attempts, listener=look)))
+    await eventually(lambda: bool(waiting))
+    await asyncio.sleep(LIMIT_S)
+    if way == "tool":
+        await engine_m.runs.answer(run.id, question_id(QUESTION), "yes")
+    else:
+        await attempts.answer(f"{run.id}.a", waiting[0], allow=True)
+    run = await going
+    assert (run.status, run.tasks["a"].attempts, run.tasks["a"].result) == ("completed", 1, "All right.")
+
+
 async def test_what_a_run_tells_an_agent_is_in_the_history(runs: Runs, m: Maos) -> None:  # noqa: F811
     """Answers, by a person or by default, and refusals; from whom they are is not for the text to say."""
     hands = Hands()
@@ -124,7 +223,7 @@ async def test_what_a_run_tells_an_agent_is_in_the_history(runs: Runs, m: Maos) 
     soon = SystemClock().now_us() + 50_000
     await runs.ask(run.id, "Which?", key="q1", asked_by="one")
     await runs.ask(run.id, "When?", key="q2", asked_by="one", default="now", expires_us=soon)
-    await runs.answer(run.id, "q1", "x" * 2_000_000, by="Ann Other")
+    await runs.answer(run.id, "q1", "x" * 2_000_000)
     bad = {"tasks": [{"name": "d", "task": "x", "needs": ["nowhere"]}], "asked_by": "one", "at_us": 0}
     await m.journal.append(inbox(run.id), maos.Event("tasks_requested", bad))
     async with asyncio.timeout(60):

@@ -3,7 +3,7 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +70,16 @@ async def test_an_engine_cleans_up_once_in_an_interval(m: Maos, tmp_path: Path) 
     assert (ended.type, ended.data["by"], ended.data["removed"]) == ("cleanup_ended", "engine", 2)
 
 
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings by which everything is due; they are read when the database is created."""
+    monkeypatch.setenv("MAOS_CLEANUP_OLDER_THAN_DAYS", "1e-9")
+
+
 async def test_an_engine_at_work_cleans_up_by_itself_and_says_so(
-    m: Maos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    soon: None, m: Maos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cleanup, "LOOK_S", 0.02)
-    monkeypatch.setenv("MAOS_CLEANUP_OLDER_THAN_DAYS", "1e-9")
     run = await finished(m, repository(tmp_path), "ab")
     monkeypatch.setattr(cleanup, "CLEANUP_AFTER_S", 0)
     ((_name, workspace), _other) = (await workspaces(m, run)).items()
@@ -115,6 +120,28 @@ async def test_one_that_finds_that_another_has_just_done_it_does_nothing(
     assert [len(each.removed) for each in others if each is not None] == [1]
 
 
+async def test_one_that_was_suspended_beyond_its_lease_leaves_the_cleanup_to_the_other(
+    m: Maos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease has run out, another engine has taken it and finished; only the other one reports a cleanup."""
+    await finished(m, repository(tmp_path), "a")
+    soon, setups, others = CleanupSettings(older_than_days=1e-9), m.agents.setups, []
+    remove_unused = setups.remove_unused
+
+    async def remove_after_another(*given: Any, **more: Any) -> Any:
+        monkeypatch.undo()
+        await asyncio.sleep(0.1)
+        others.append(await cleaned(m, soon))
+        return await remove_unused(*given, **more)
+
+    monkeypatch.setattr(setups, "remove_unused", remove_after_another)
+    monkeypatch.setattr(cleanup, "LEASE_S", 0.05)
+    assert await cleaned(m, soon) is None
+    assert others[0] is not None
+    ended = [record async for record in m.journal.read("cleanup") if record.type == "cleanup_ended"]
+    assert len(ended) == 1
+
+
 async def test_work_that_is_nowhere_else_stays_and_is_named(m: Maos, tmp_path: Path) -> None:
     """Files that were changed since, and commits that no ref leads to."""
     run = await finished(m, repository(tmp_path), "abc")
@@ -148,14 +175,14 @@ async def test_a_run_that_is_given_more_to_do_while_others_are_looked_at_keeps_i
     """It was completed when it was chosen, and is not any more when it would be its turn."""
     run = await finished(m, repository(tmp_path), "a")
     ((_name, workspace),) = (await workspaces(m, run)).items()
-    everybody = m.runs.all
+    of_trees = m.runs.of_trees
 
-    async def all_then_more() -> AsyncIterator[Run]:
-        async for each in everybody():
+    async def all_then_more(names: Iterable[str]) -> AsyncIterator[Run]:
+        async for each in of_trees(names):
             yield each
         await m.runs.add(run.id, from_data({"tasks": [{"name": "more", "command": ["false"]}]}))
 
-    monkeypatch.setattr(m.runs, "all", all_then_more)
+    monkeypatch.setattr(m.runs, "of_trees", all_then_more)
     done = await cleaned(m, CleanupSettings(older_than_days=1e-9))
     assert done is not None
     assert (done.runs, done.removed, [each.why for each in done.kept]) == (1, [], ["its run continues"])
@@ -215,7 +242,7 @@ async def test_a_cleanup_that_is_killed_anywhere_loses_nothing_and_is_gone_on_wi
     async def check(life: Life) -> None:
         check_saved()
 
-    lives = await crash_loop(lambda _number: [sys.executable, cleanup_life.__file__, database, home], check)
+    lives = await crash_loop(lambda _number: [sys.executable, cleanup_life.__file__, database, home], check, share=1.0)
     assert {life.died_at for life in lives} >= {
         "cleanup: chosen", "cleanup: noted", "remove: nothing to lose", "remove: begun", "wipe: moved",
     }  # fmt: skip

@@ -37,6 +37,11 @@ def steps(name: str) -> list[ScriptStep]:
 async def stub() -> AsyncIterator[ModelStub]:
     scripts = {name: steps(name) for name in NEEDS}
     scripts["slow"] = [ScriptStep(text="Let me think.", wait_s=60)]
+    scripts["plan"] = [
+        ScriptStep(text=THINK, calls=[ToolCall(name="Glob", input={"pattern": "*"})], chunk_chars=12, delay_s=0.1),
+        ScriptStep(text=f"```json\n{json.dumps(PLAN)}\n```"),
+    ]
+    scripts["planned"] = [ScriptStep(text="It is done.")]
     async with ModelStub(scripts) as running:
         yield running
 
@@ -133,21 +138,59 @@ async def test_a_run_that_is_killed_ten_times_ends_as_if_it_had_not_been(pair: l
         await until(lambda: asyncio.to_thread(each.nobody_is_left))  # noqa: B023 - it is awaited here
 
 
-async def test_an_interrupt_while_it_is_planned_stops_the_planner(pair: list[Commands]) -> None:
+PLAN = {"summary": "One step", "tasks": [{"name": "a", "task": "SCRIPT=planned", "agent": "developer"}]}
+THINK = "Let me look at the folder first. " * 4
+
+
+async def planner(commands: Commands) -> Any:
+    """The newest attempt of the planner, if its agent has said something."""
+    attempt = await commands.attempt("plan")
+    return attempt if attempt is not None and attempt.pid and attempt.session else None
+
+
+async def test_an_interrupt_while_it_is_planned_pauses_the_run(pair: list[Commands]) -> None:
     commands = pair[0]
     engine = await commands.start("orchestrate", "Think it over. SCRIPT=slow", "--auto")
-
-    async def planner() -> Any:
-        if not (commands.folder / "maos.db").exists():
-            return None
-        async with commands.look() as m:
-            found = [each async for each in m.agents.all()]
-        return found[0] if found and found[0].pid else None
-
-    await until(planner)
+    await until(lambda: planner(commands))
     engine.send_signal(signal.SIGINT)
     await engine.communicate()
     assert engine.returncode == 130
-    attempt = await planner()
+    attempt = await planner(commands)
     assert (attempt.status, attempt.failure) == ("stopped", "stopped")
-    assert await commands.runs() == []
+    [run] = await commands.runs()
+    assert (run.status, run.tasks["plan"].status) == ("paused", "waiting")
+    assert commands.nobody_is_left()
+
+
+@pytest.mark.parametrize("victims", ["engine", "engine and agent"])
+async def test_a_run_that_is_killed_while_it_is_planned_is_resumed_there(pair: list[Commands], victims: str) -> None:
+    """The run is recorded before the planner starts, so it is found, its agent is adopted, and its cost counts."""
+    commands = pair[0]
+    engine = await commands.start("run", "Write a file. SCRIPT=plan", "--auto", "--json")
+    attempt = await until(lambda: planner(commands))
+    engine.kill()
+    await engine.communicate()
+    if victims != "engine":
+        commands.kill_everybody()
+    await commands.run("resume")
+    [run] = await commands.runs()
+    assert (run.status, {name: task.status for name, task in run.tasks.items()}) == (
+        "completed", {"plan": "done", "a": "done"},
+    )  # fmt: skip
+    assert run.tasks["plan"].attempts == (1 if victims == "engine" else 2)
+    assert run.tasks["plan"].cost_usd > 0
+    assert victims != "engine" or (await planner(commands)).session == attempt.session
+    await until(lambda: asyncio.to_thread(commands.nobody_is_left))
+
+
+async def test_a_plan_that_nobody_can_approve_pauses_the_run_until_it_is_answered(pair: list[Commands]) -> None:
+    commands = pair[0]
+    for args in (("run", "Write a file. SCRIPT=plan"), ("resume",)):
+        code, out, err = await commands.call(*args, "--json")
+        assert code == 6, err + out
+        [run] = await commands.runs()
+        assert (run.status, run.why, len(run.questions)) == ("paused", "its plan waits for approval", 1)
+    await answer(commands)
+    await commands.run("resume")
+    [run] = await commands.runs()
+    assert (run.status, run.tasks["plan"].attempts, len(run.questions)) == ("completed", 1, 1)

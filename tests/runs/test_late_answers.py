@@ -31,7 +31,7 @@ def waiting(*more: dict[str, Any]) -> Run:
     apply(run, "run_planned", tasks=[PERSON, *more])
     apply(run, "task_started", task="a", number=1)
     apply(run, "task_gated", task="a", passed=0, result="x")
-    run.apply(gate_question(run.tasks["a"], "good?", 1))
+    run.apply(gate_question(run, run.tasks["a"], "good?", 1))
     return run
 
 

@@ -14,8 +14,13 @@ from maos.app import Maos
 from maos.clock import SystemClock
 from maos.engine.ownership import Held
 from maos.engine.streams import own_run
+from maos.model.events.commands import CancelRequested
+from maos.model.message import inbox
 from maos.model.run import Run
+from maos.model.status import TaskStatus
 from maos.runs.service import Runs
+from maos.runs.worker import AgentWorker
+from maos.store.contract import Lease
 from maos.workspaces import Workspace
 from maos_testing.crash import Life, crash_loop
 from tests.engine.conftest import processes_below
@@ -82,6 +87,32 @@ async def test_what_has_not_failed_is_not_retried(m: Maos) -> None:
     await runs.execute(run.id)
     with pytest.raises(maos.InvalidInput, match="has failed"):
         await runs.retry(run.id)
+
+
+async def test_the_text_or_the_command_of_a_task_is_changed_before_a_retry(m: Maos, tmp_path: Path) -> None:
+    """B3: a run with a mistake in its plan could never be completed. Who changed it is recorded."""
+    tasks = [
+        {"name": "a", "command": ["echo", "a"]},
+        {"name": "b", "command": ["sh", "-c", "exit 3"], "needs": ["a"]},
+        {"name": "c", "command": ["echo", "c"], "needs": ["b"]},
+    ]
+    run = await m.runs.create({"tasks": tasks}, folder=tmp_path, options=IN_PLACE)
+    run = await m.runs.execute(run.id)
+    for wrong, match in (
+        ({"tasks": [], "command": ["true"]}, "only one task"),
+        ({"tasks": ["a"], "command": ["true"]}, "a is done"),
+    ):
+        with pytest.raises(maos.InvalidInput, match=match):
+            await m.runs.retry(run.id, **wrong)
+    assert statuses(await m.runs.get(run.id)) == {"a": "done", "b": "failed", "c": "waiting"}
+    await m.runs.retry(run.id, tasks=["b"], command=["echo", "changed"])
+    await m.runs.resume(run.id)
+    run = await m.runs.execute(run.id)
+    assert (run.status, run.tasks["b"].result, run.tasks["b"].attempts) == ("completed", "changed", 2)
+    assert run.tasks["a"].attempts == 1
+    [retried] = [each.event for each in await m.runs.versions(run.id) if each.type == "task_retried"]
+    assert (retried.changed, retried.by) == ({"command": ["echo", "changed"]}, m.journal.by)
+    assert (await m.agents.get(f"{run.id}.b")).order["argv"] == ["echo", "changed"]
 
 
 async def test_the_engine_that_executes_a_run_retries(m: Maos) -> None:
@@ -182,6 +213,71 @@ async def test_the_agent_of_a_task_is_stopped_when_no_engine_attends_to_it(
         assert not (await m.agents.get(f"{run.id}.c")).is_open
 
 
+async def test_a_stop_that_comes_as_the_attempt_ends_does_not_stop_the_next_attempt(m: Maos, tmp_path: Path) -> None:
+    """The scheduler requests it while the attempt runs; it is executed when the attempt has ended by itself."""
+    effects, ends = tmp_path / "effects", tmp_path / "ends"
+    command = f"echo a >> {effects}; echo begun; until test -e {ends}; do sleep 0.05; done; sleep 0.5"
+    tasks = [{"name": "a", "command": ["sh", "-c", command]}]
+    run = await m.runs.create({"tasks": tasks}, folder=tmp_path, options=IN_PLACE)
+    worker, task = AgentWorker(m.agents), run.tasks["a"]
+    task.status, task.attempts = TaskStatus.RUNNING, 1
+    working = asyncio.create_task(worker.work(run, task))
+    async with asyncio.timeout(60):
+        while (attempt := await m.agents.newest(run.agent("a"))) is None or not attempt.offset:
+            await asyncio.sleep(0.02)
+        stopping = worker.stop(run, task)
+        ends.touch()
+        assert (await working).failure == ""
+        await stopping
+        task.attempts = 2
+        assert (await worker.work(run, task)).failure == "", "an attempt was stopped that no request was for"
+    assert effects.read_text().split() == ["a", "a"]
+
+
+async def test_a_cancel_that_was_meant_for_an_attempt_that_has_ended_leaves_the_next_one_alone(m: Maos) -> None:
+    """Two people cancel the same attempt, and one of them retries the task before the second cancel is read."""
+    hands = Hands({"a": ["failed"]})
+    runs = Runs(m.journal, SystemClock(), m.agents, worker=lambda: hands)
+    run = await runs.execute((await runs.create(plan(a=""))).id)
+    assert (run.status, run.tasks["a"].attempts) == ("failed", 1)
+    await runs.retry(run.id)
+    hands.hold = {"a"}
+    executing = asyncio.create_task(runs.execute(run.id))
+    await until(m, run.id, lambda each: each.tasks["a"].attempts == 2)
+    late = CancelRequested(task="a", attempt=1, by=m.journal.by, at_us=1)
+    read = (await m.journal.append(inbox(run.id), late)).version
+    run = await until(m, run.id, lambda each: each.inbox_cursor >= read)
+    assert (run.tasks["a"].status, run.tasks["a"].stopping, hands.stopped.is_set()) == ("running", None, False)
+    assert [each.event.text for each in await m.runs.versions(run.id) if each.type == "run_note_added"] == [
+        "attempt 1 at a has ended"
+    ]
+    await runs.cancel(run.id, task="a")
+    async with asyncio.timeout(30):
+        run = await executing
+    assert (run.tasks["a"].status, run.tasks["a"].failure, run.tasks["a"].attempts) == ("failed", "cancelled", 2)
+
+
+async def test_a_task_cancelled_during_its_check_is_retried_once(m: Maos, tmp_path: Path) -> None:
+    effects, passes = tmp_path / "effects", tmp_path / "passes"
+    gate = {"command": ["sh", "-c", f"test -e {passes} || exec sleep 600"]}
+    tasks = [
+        {"name": "a", "command": ["sh", "-c", f"echo a >> {effects}; sleep 0.5"], "gates": [gate]},
+        {"name": "other", "command": ["sh", "-c", f"until test -e {passes}; do sleep 0.05; done"]},
+    ]
+    run = await m.runs.create({"tasks": tasks}, folder=tmp_path, options=IN_PLACE)
+    executing = asyncio.create_task(m.runs.execute(run.id, concurrency=2))
+    async with asyncio.timeout(60):
+        while not any([each.is_open and "-gate1-" in each.agent async for each in m.agents.all()]):
+            await asyncio.sleep(0.02)
+        await m.runs.cancel(run.id, task="a")
+        await until(m, run.id, lambda each: each.tasks["a"].status == "failed")
+        await m.runs.retry(run.id, tasks=["a"])
+        passes.touch()
+        run = await executing
+    assert (statuses(run), run.tasks["a"].attempts) == ({"a": "done", "other": "done"}, 2)
+    assert effects.read_text().split() == ["a", "a"]
+
+
 # --- crashes -----------------------------------------------------------------------------------------------------
 
 
@@ -197,6 +293,33 @@ async def test_a_command_does_not_wait_for_a_lease_that_another_engine_has_claim
         with pytest.raises(Held):
             async with own_run(m.journal, SystemClock(), msgspec.structs.replace(claimed, owner=dead)):
                 pass
+
+
+async def test_an_engine_executes_the_run_as_it_is_when_it_gets_the_lease(
+    m: Maos, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command is applied by another process between the engine's look at the run and its claim."""
+    hands = Hands({"b": ["failed"], "c": ["failed"]})
+    runs, run = await failed_run(m, hands)
+    hands.did.clear()
+    acquire, looked, applied = m.journal.acquire, asyncio.Event(), asyncio.Event()
+
+    async def late(name: str, *, ttl_s: float) -> Lease | None:
+        if not looked.is_set():
+            looked.set()
+            await applied.wait()
+        return await acquire(name, ttl_s=ttl_s)
+
+    monkeypatch.setattr(m.journal, "acquire", late)
+    async with asyncio.timeout(30):
+        executing = asyncio.create_task(runs.execute(run.id))
+        await looked.wait()
+        await runs.skip(run.id, "b")
+        await runs.skip(run.id, "d")
+        applied.set()
+        run = await executing
+    assert (run.status, hands.did) == ("completed", ["c"])
+    assert statuses(run) == {"a": "done", "b": "skipped", "c": "done", "d": "skipped"}
 
 
 @pytest.mark.timeout(600)
@@ -228,6 +351,7 @@ async def crash_everywhere(tmp_path: Path) -> None:
         folder = tmp_path / str(life.number)
         run = await operations_life.live(str(folder / "maos.db"), folder / "home", folder)
         assert statuses(run) == {"a": "skipped", "b": "done", "c": "done", "d": "done", "e": "done"}
+        assert (run.options["concurrency"], run.options["time_limit_s"]) == (operations_life.CONCURRENCY, 900.0)
         assert sorted((folder / "effects").read_text().split()) == ["b", "c", "c", "d"], (
             "an effect was lost or repeated"
         )
@@ -261,7 +385,7 @@ async def test_a_removed_run_frees_its_worktrees_and_leaves_the_lists(m: Maos, t
     assert all(tree.is_dir() for tree in trees)
     assert [each.run.id for each in await m.runs.list()] == [run.id]
 
-    await m.runs.merge(run, into=folder, message="merged")
+    await m.runs.merge(run.id, into=folder, message="merged")
     assert (await m.runs.remove(run.id)).unmerged == ""
     assert not any(tree.exists() for tree in trees)
     assert await m.runs.list() == []
@@ -305,6 +429,8 @@ async def test_a_removal_that_was_killed_can_be_repeated(tmp_path: Path, monkeyp
 
     async def prepare(number: int) -> None:
         folder = tmp_path / str(number)
+        if folder.exists():
+            return
         folder.mkdir()
         async with maos.open(folder / "maos.db", home=folder / "home") as m:
             await saved_run(m, repository(folder))
@@ -319,6 +445,7 @@ async def test_a_removal_that_was_killed_can_be_repeated(tmp_path: Path, monkeyp
             assert not Path(run.options["workspace"]["tree"]).exists()
         await prepare(life.number + 1)
 
+    await prepare(0)
     await prepare(1)
     lives = await crash_loop(argv_for, check)
     assert len(lives) > 5

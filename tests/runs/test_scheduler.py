@@ -13,6 +13,7 @@ from maos.clock import SystemClock
 from maos.engine.questions import Answered
 from maos.model.plan import BadPlan, Gate, Plan, Task, batches
 from maos.model.run import Run, TaskState
+from maos.runs.budgets import Purse
 from maos.runs.decisions import Outcome
 from maos.runs.service import Runs
 
@@ -31,6 +32,9 @@ class Hands:
         self.hold: set[str] = set()
         self.after: dict[str, str] = {}
         """Tasks that take until another one is done, and a while longer."""
+
+    def watch(self, purse: Purse) -> None:
+        """What it takes is known from its outcomes alone."""
 
     async def work(self, run: Run, task: TaskState) -> Outcome:
         assert all(run.tasks[need].status == "done" for need in task.needs), "begun before what it needs was done"
@@ -62,6 +66,9 @@ class Hands:
 
     async def stop(self, run: Run, task: TaskState) -> None:
         self.stopped.set()
+
+    def limit_again(self, run: Run) -> None:
+        """It has no agents whose time is limited."""
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from maos.model.message import Message
 from maos.model.plan import BadPlan, Plan, Task
 from maos.model.run import Run, TaskState, bundle_stream, stream
 from maos.runs import cleanup, file_changes, notify
+from maos.runs.budgets import Purse
 from maos.runs.consent import Act
 from maos.runs.decisions import Outcome
 from maos.runs.feed import AgentOutput, Observer, RunUpdate
@@ -54,6 +55,9 @@ class Waits:
         return Outcome()
 
     complete = check
+
+    def watch(self, purse: Purse) -> None:
+        """Nothing here costs money."""
 
     async def stop(self, run: Run, task: TaskState) -> None:
         self._stopped = True
@@ -330,8 +334,8 @@ async def test_one_feed_has_the_run_its_agents_and_its_messages(m: Maos, tmp_pat
     assert feed.run == ended
     assert [each.status for each in feed.attempts.values()] == ["done"]
     whole = m.runs.follow(run.id, from_start=True)
-    assert len(await whole.recorded()) >= len(seen) + 3
-    assert await whole.recorded() == []
+    assert len([each async for each in whole.recorded()]) >= len(seen) + 3
+    assert [each async for each in whole.recorded()] == []
 
 
 async def test_a_feed_outlives_a_store_that_is_away(m: Maos, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

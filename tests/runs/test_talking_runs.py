@@ -35,6 +35,7 @@ class Lives:
     def __init__(self, m: Maos, place: Place, folder: Path) -> None:
         self.m = m
         self.folder = folder
+        self.is_server = bool(place.url)
         self.starters = [Starter(cwd=ROOT) for _ in range(AT_ONCE)]
         schema = place.schema_name if place.url else ""
         self._argv = [sys.executable, "-m", talking_life.__name__, place.url or place.path, schema, place.mark, folder]
@@ -133,7 +134,7 @@ async def kill_at(lives: Lives, points: dict[str, Point], undisturbed: dict[str,
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("share", [pytest.param(0.1, id="some"), pytest.param(1.0, id="all", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("share", [pytest.param(0.05, id="some"), pytest.param(1.0, id="all", marks=pytest.mark.soak)])
 async def test_an_engine_killed_at_any_crash_point_loses_and_repeats_nothing(lives: Lives, share: float) -> None:
     """R-201, R-202, R-205, R-207, R-301, R-303, I18, I19, I29, I30, I31.
 
@@ -149,6 +150,8 @@ async def test_an_engine_killed_at_any_crash_point_loses_and_repeats_nothing(liv
     assert undisturbed["effects"] == [f"{name} 1" for name in NEEDS]
     assert undisturbed["told"] == {name: expected(name) for name in NEEDS}
     assert [answer for _id, _question, answer, _by in undisturbed["questions"]] == [ANSWER]
+    if share < 1 and lives.is_server:
+        share = 0.0  # the engine is the same on both: each point by name
     points = {f"r-{number}": point for number, point in enumerate(sample(recording.points, share, seed=1))}
     died_at: Counter[str] = Counter()
     for group in groups(list(points)):

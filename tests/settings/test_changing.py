@@ -104,7 +104,7 @@ async def test_a_file_is_written_whole_or_not_at_all(files: Files, tmp_path: Pat
         assert text == NEW if life.acks else text in (OLD, NEW)
         assert files.current().values.checkpoint.interval_s in (60, 61)
 
-    lives = await crash_loop(argv_for, check)
+    lives = await crash_loop(argv_for, check, share=1.0)
     names = ["settings: begun", "settings: written", "settings: synced", "settings: in place", None]
     assert [life.died_at for life in lives] == names
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maos.settings import SettingsSource, find_files, loader, schema
+from maos.settings import DatabaseName, SettingsSource, find_files, loader, schema
 from maos.settings.loader import BadSettings, check
 from maos.settings.positions import find_positions
 from maos.settings.schema import Settings
@@ -21,7 +21,7 @@ def test_without_any_file_the_defaults_of_the_documents_count(files: Files) -> N
     """R-1009."""
     values = files.current().values
     assert values == Settings()
-    assert values.database.path == "maos.db"
+    assert str(values.database.path) == "maos.db"
     assert values.engine.lease_s == 30
     assert values.checkpoint.interval_s == 120
     assert (values.checkpoint.enabled, values.checkpoint.frequency) == (True, "every_step")
@@ -87,9 +87,9 @@ def test_a_variable_that_nobody_knows_is_noted_when_it_looks_like_one(files: Fil
 
 def test_a_path_counts_from_the_folder_of_the_file_that_says_it(files: Files) -> None:
     files.project.write_text('database = {path = "data/maos.db"}')
-    assert files.current().values.database.path == str(files.project.parent / "data" / "maos.db")
+    assert str(files.current().values.database.path) == str(files.project.parent / "data" / "maos.db")
     files.project.write_text('database.path = ":memory:"')
-    assert files.current().values.database.path == ":memory:"
+    assert str(files.current().values.database.path) == ":memory:"
 
 
 # --- what is wrong, and where ------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def test_a_file_of_an_older_version_is_upgraded_on_reading(files: Files) -> None
     assert loaded.values.checkpoint.interval_s == 60
     assert loaded.values.discovery.keywords == ("idea:",)
     assert loaded.values.recovery.lookback_days == 7
-    assert loaded.values.database.path == str(files.project.with_name("old.db"))
+    assert str(loaded.values.database.path) == str(files.project.with_name("old.db"))
     assert loaded.notes[1] == f"{files.project}:3:1: checkpoint_interval of version 0 is checkpoint.interval_s now"
 
 
@@ -181,12 +181,15 @@ def test_a_secret_in_a_value_is_refused_and_not_shown(files: Files) -> None:
         "[notify]\nurls = ['json://elsewhere']",
         "[orchestrate]\nkind = 'acp:./evil.sh'",
         "[database]\npath = 'postgresql://elsewhere/db'",
+        "[cleanup]\nolder_than_days = 0.001",
+        "[cleanup]\nenabled = true",
+        "[cleanup.of.orchestration]\nkeep_runs = 1",
     ],
 )
 def test_a_project_which_may_come_from_strangers_cannot_say_everything(
     files: Files, refused: Refused, text: str
 ) -> None:
-    """Programs to run, and where to send things, are the user's own business."""
+    """A12, A25: programs to run, where to send things, and what of the user's other runs goes are not for it to say."""
     assert "project" in refused(text)[0]
     files.project.unlink()
     files.user.write_text(text)
@@ -206,7 +209,19 @@ def test_a_file_above_that_belongs_to_a_stranger_is_passed_over(files: Files, mo
     assert (found.project, found.passed_over) == (None, files.project)
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe", b"a = '" + b"x" * (65 << 10) + b"'", b"[" * 5000])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xff\xfe",
+        b"a = '" + b"x" * (65 << 10) + b"'",
+        b"[" * 5000,
+        b"[" + b".".join([b"a"] * 15_000) + b"]\nx = 1",
+        b".".join([b"a"] * 15_000) + b" = 1",
+        b"[budget]\ntokens = " + b"9" * 5000,
+        b"[budget]\ntokens = 0x" + b"f" * 5000,
+    ],
+    ids=["no text", "too large", "deep", "deep table", "deep key", "digits", "hexadecimal digits"],
+)
 def test_a_hostile_file_is_refused(files: Files, content: bytes) -> None:
     files.project.write_bytes(content)
     with pytest.raises(BadSettings):
@@ -224,13 +239,13 @@ def test_a_folder_in_the_place_of_a_file_is_refused(files: Files) -> None:
 
 def test_every_setting_is_complete(files: Files) -> None:
     names = schema.fields()
-    assert len({each.variable for each in names.values()}) == len(names)
+    assert len({each.variable for each in names.values() if each.variable}) == len(names) - len(schema.TABLES)
     for each in names.values():
         assert each.description, f"{each.name} says nothing"
         assert each.allowed
-        assert each.variable.startswith("MAOS_") or each.name == "cleanup.of"
+        assert each.variable.startswith("MAOS_") or each.name in schema.TABLES
         assert schema.value_of(Settings(), each.name) == each.default
-        assert each.convert(each.default) is not None
+        assert each.default is None or each.convert(each.default) is not None
 
 
 def test_a_new_file_says_what_counts_anyway(files: Files) -> None:
@@ -239,15 +254,52 @@ def test_a_new_file_says_what_counts_anyway(files: Files) -> None:
         with_defaults = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.M)
         layer = check(with_defaults, SettingsSource(files.project, is_project=is_project))
         assert layer.problems == []
-        hidden = {"cleanup.of"} | ({"notify.urls", "log.file"} if is_project else set())
+        of_users = {"notify.urls", "log.file", "workspace.project_settings"}
+        of_users |= {
+            name for name in schema.fields() if name.startswith(("backup.", "encryption.", "serve.", "cleanup."))
+        }
+        hidden = {*schema.TABLES, "database.wait_s"} | (of_users if is_project else set())
         assert layer.values.keys() == schema.fields().keys() - hidden
         assert tomllib.loads(text)["version"] == schema.VERSION
 
 
 def test_a_policy_for_one_kind_has_what_it_does_not_say_from_the_general_one(files: Files) -> None:
-    files.project.write_text("[cleanup]\nolder_than_days = 9\n[cleanup.of.'my.flow']\nkeep_runs = 5\n")
+    files.user.write_text("[cleanup]\nolder_than_days = 9\n[cleanup.of.'my.flow']\nkeep_runs = 5\n")
     cleanup = files.current().values.cleanup
     assert cleanup.of == {"my.flow": schema.PolicySettings(older_than_days=9, keep_runs=5)}
+
+
+def test_prices_are_in_the_users_own_file(files: Files) -> None:
+    """A project may come from someone else: with its prices, a limit of money would hold nothing."""
+    text = "[prices.of.'gpt-4.1']\ninput = 2\noutput = 8\ncache_read = 0.5\n"
+    files.user.write_text(text)
+    assert files.current().values.prices.of == {"gpt-4.1": schema.PriceSettings(input=2, output=8, cache_read=0.5)}
+    files.user.unlink()
+    files.project.write_text(text)
+    with pytest.raises(BadSettings, match=r"prices\.of\.gpt-4\.1\.input is not allowed in a project's file"):
+        files.current()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[prices.of.x]\ninput = 2", "2: prices.of.x has no output (a price is in dollars for a million tokens)"),
+        ("[prices.of.x]\ncache_read = 2", "2: prices.of.x has no input and no output (a price is in dollars for a "
+         "million tokens)"),
+        ("[prices.of.x]\ninput = -1\noutput = 2", "2:9: prices.of.x.input is -1 (it can be a number from 0 to "
+         "1_000_000)"),
+        ("[prices.of.x]\ncache_read = 'no'\ninput = 1\noutput = 2", "2:14: prices.of.x.cache_read is 'no' (it can be "
+         "a number from 0 to 1_000_000)"),
+        ("[prices.of.x]\nin = 2", "2:1: there is no setting prices.of.x.in (a table [prices.of.NAME] can have input, "
+         "output, cache_write, cache_write_1h, cache_read)"),
+    ],
+)  # fmt: skip
+def test_a_price_that_is_not_one_is_named_with_its_place(files: Files, text: str, said: str) -> None:
+    files.user.write_text(text)
+    with pytest.raises(BadSettings) as refused:
+        files.current()
+    [problem] = refused.value.problems
+    assert f"{problem.where}: {problem.what} ({problem.hint})" == f"{files.user}:{said}"
 
 
 # --- places ------------------------------------------------------------------------------------------------------
@@ -295,3 +347,82 @@ def test_every_key_and_value_is_found_where_it_stands(document: dict[str, dict[s
             assert by_line[line - 1][column - 1 :].startswith(f"{json.dumps(key)}\t= ")
             line, column = found.values[table, key]
             assert by_line[line - 1][column - 1 :].startswith(toml(value).partition("\n")[0])
+
+
+@pytest.mark.parametrize(
+    ("url", "passwords"),
+    [
+        ("postgresql://me:hunter2x@db.example/maos", {"hunter2x"}),
+        ("postgresql://me@db.example/maos?password=hunter2x", {"hunter2x"}),
+        ("postgresql://maos-01:maos-01@db.example/x", set()),
+        ("postgresql://me:maos-01@db.example/maos-01?sslmode=disable", set()),
+        ("postgresql://me:db.example@db.example:5432/maos", set()),
+        ("postgresql:///x?user=maos-01&password=maos-01", set()),
+        ("postgresql://me:pw-1@db.example/maos", set()),
+        ("postgresql://me:postgres@db.example/maos", set()),
+        ("postgresql://me:20240101@db.example/maos", set()),
+    ],
+)
+def test_a_database_password_that_is_in_ordinary_text_is_not_removed_from_it(url: str, passwords: set[str]) -> None:
+    assert set(DatabaseName(url).secrets.values()) == passwords
+
+
+# --- what a project's file asks for --------------------------------------------------------------------------------
+
+
+def test_commands_variables_and_files_of_a_projects_file_wait_for_consent(files: Files, tmp_path: Path) -> None:
+    """A12: what was agreed to is what was seen, in the file where it was seen."""
+    home = {"MAOS_HOME": str(tmp_path / "home")}
+    files.user.write_text('[workspace]\nsetup = ["make mine"]\n')
+    files.project.write_text('[workspace]\nsetup = ["make deps"]\nenv = ["TOKEN", "CI=1"]\n[budget]\ntokens = 5\n')
+    found = files.current(**home)
+    assert found.values.workspace == schema.WorkspaceSettings(setup=("make mine",))
+    assert found.values.budget.tokens == 5
+    assert found.loaded.asked is not None
+    assert found.loaded.asked.values == {"workspace.setup": ("make deps",), "workspace.env": ("TOKEN", "CI=1")}
+    assert any("maos admin trust" in each for each in found.loaded.notes)
+    with pytest.raises(loader.NotAgreedTo, match=r"workspace\.setup, workspace\.env"):
+        found.loaded.check_agreed()
+
+    found.loaded.asked.agree(home)
+    agreed = files.current(**home)
+    agreed.loaded.check_agreed()
+    assert agreed.values.workspace == schema.WorkspaceSettings(setup=("make deps",), env=("TOKEN", "CI=1"))
+    assert files.current(MAOS_HOME=str(tmp_path / "another")).loaded.asked is not None
+
+    files.project.write_text('[workspace]\nsetup = ["make deps; curl evil"]\nenv = ["TOKEN", "CI=1"]\n')
+    assert files.current(**home).loaded.asked is not None
+    files.project.write_text("[workspace]\nsetup = []\n[budget]\ntokens = 6\n")
+    assert files.current(**home).loaded.asked is None
+
+
+def test_the_users_own_file_needs_no_consent_and_names_mcp_servers(files: Files) -> None:
+    files.user.write_text('[workspace]\nproject_settings = ["mcp"]\n[mcp.of.notes]\ncommand = ["notes", "--serve"]\n')
+    found = files.current()
+    assert found.loaded.asked is None
+    assert found.values.mcp.of == {"notes": schema.McpServerSettings(command=("notes", "--serve"))}
+    assert files.current(MAOS_WORKSPACE_SETUP="npm ci\nnpm run build").values.workspace.setup == (
+        "npm ci",
+        "npm run build",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('[mcp.of.evil]\ncommand = ["sh"]\n', "mcp.of.evil.command is not allowed in a project's file"),
+        (
+            '[workspace]\nproject_settings = ["hooks"]\n',
+            "workspace.project_settings is not allowed in a project's file",
+        ),
+    ],
+)
+def test_a_projects_file_turns_on_nothing_of_the_project(refused: Refused, text: str, what: str) -> None:
+    """A12."""
+    assert what in refused(text)[0]
+
+
+def test_a_server_without_a_command_is_refused(files: Files) -> None:
+    files.user.write_text('[mcp.of.notes]\nenv = ["A=1"]\n')
+    with pytest.raises(loader.BadSettings, match=r"mcp\.of\.notes has no command"):
+        files.current()

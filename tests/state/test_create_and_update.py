@@ -27,7 +27,8 @@ class TestCreating:
         assert state.checksum == checksum.text(checksum.checksum(START))
         assert state.time_us > 0
         assert (await m.state.get("reviewer")).checksum == state.checksum
-        assert repr(state) == f"State(agent='reviewer', version=1, checksum='{state.checksum}')"
+        assert repr(state).startswith("State(agent='reviewer', version=1, data={")
+        assert repr(state).endswith(f"checksum='{state.checksum}')")
 
     async def test_an_agent_that_is_given_nothing_has_the_usual_shape(self, m: Maos) -> None:
         """R-401."""
@@ -38,7 +39,7 @@ class TestCreating:
 
     async def test_an_agent_is_created_once(self, m: Maos) -> None:
         await m.state.create("reviewer", START)
-        with pytest.raises(Conflict, match="agent 'reviewer' already exists"):
+        with pytest.raises(Conflict, match="agent 'reviewer' has a state already"):
             await m.state.create("reviewer", {"other": 1})
         assert (await m.state.get("reviewer")).data == START
 

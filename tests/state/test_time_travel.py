@@ -70,7 +70,7 @@ class TestTimes:
                 assert (await m.state.at("a", time=time)).data["n"] == number
                 assert (await m.state.at("a", time=time + 9_999_999)).data["n"] == number
                 assert (await m.state.at("a", time=to_datetime(time))).version == number
-            with pytest.raises(NotFound, match="agent 'a' did not exist at 2027-01-15T07:59:59"):
+            with pytest.raises(NotFound, match="state 'a' did not exist at 2027-01-15T07:59:59"):
                 await m.state.at("a", time=times[0] - 1)
             local = to_datetime(times[2]).astimezone(timezone(timedelta(hours=-7)))
             assert (await m.state.at("a", time=local)).version == 3

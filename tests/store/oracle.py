@@ -6,14 +6,29 @@ It shares no code with the SQL stores but the hash chain, so that a comparison w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from maos.clock import Clock, SystemClock
-from maos.errors import Conflict, InvalidInput, KeyReused, LeaseLost, StoreUnavailable
+from maos.errors import Conflict, Corrupt, InvalidInput, KeyReused, LeaseLost, StoreUnavailable
 from maos.store import chain
-from maos.store.contract import GENESIS, Appended, Document, Health, Key, Lease, Recorded, Replacement, Store, Write
+from maos.store.contract import (
+    GENESIS,
+    Appended,
+    Document,
+    Health,
+    Key,
+    Lease,
+    Recorded,
+    Replacement,
+    Store,
+    StreamEnding,
+    UsedKey,
+    Write,
+)
 from maos.store.ledger import expects_twice
+from maos.store.patience import Patience
 
 
 class MemoryStore(Store):
@@ -22,6 +37,7 @@ class MemoryStore(Store):
     def __init__(self, clock: Clock | None = None) -> None:
         self.place = ":memory:"
         self._clock = clock or SystemClock()
+        self.patience = Patience(self.place, self._clock)
         self._log: list[Recorded] = []
         self._position = 0
         self._time_us = 0
@@ -29,6 +45,7 @@ class MemoryStore(Store):
         self._leases: dict[str, Lease] = {}
         self._documents: dict[tuple[str, str], Document] = {}
         self._changed = asyncio.Condition()
+        self._token_floor = 0
         self._closed = False
 
     async def append(
@@ -92,19 +109,37 @@ class MemoryStore(Store):
         self._check_open()
         return self._position
 
-    async def streams(self, *, prefix: str = "", after: str = "", limit: int = 256) -> list[str]:
+    async def streams(
+        self,
+        *,
+        prefix: str = "",
+        after: str = "",
+        limit: int = 256,
+        unless: StreamEnding | None = None,
+        newest: bool = False,
+    ) -> list[str]:
         self._check_open()
-        names = sorted({event.stream for event in self._log})
-        return [name for name in names if name.startswith(prefix) and name > after][:limit]
+        ends = {event.stream: event for event in self._log}
+        names = [name for name in (reversed(ends) if newest else sorted(ends)) if name.startswith(prefix)]
+        if newest:
+            return names[names.index(after) + 1 if after else 0 :][:limit]
+        if unless is not None:
+            names = [
+                name for name in names if ends[name].type not in unless.types or ends[name].time_us >= unless.before_us
+            ]
+        return [name for name in names if name > after][:limit]
 
-    async def wait(self, *, after: int, timeout_s: float) -> int:
+    async def wait(self, *, after: int, timeout_s: float, streams: Collection[str] = ()) -> int:
         try:
             async with asyncio.timeout(timeout_s), self._changed:
-                await self._changed.wait_for(lambda: self._position > after or self._closed)
+                await self._changed.wait_for(lambda: self._has_grown(after, streams) or self._closed)
         except TimeoutError:
             pass
         self._check_open()
         return self._position
+
+    def _has_grown(self, after: int, streams: Collection[str]) -> bool:
+        return any(each.position > after and (not streams or each.stream in streams) for each in self._log)
 
     async def acquire(self, name: str, *, owner: str, ttl_s: float) -> Lease | None:
         self._check_open()
@@ -112,7 +147,7 @@ class MemoryStore(Store):
         held = self._leases.get(name)
         if held is not None and held.expires_us > now_us:
             return None
-        token = held.token + 1 if held is not None else 1
+        token = 1 + (held.token if held is not None else self._token_floor)
         lease = self._leases[name] = Lease(name, owner, token, now_us + int(ttl_s * 1_000_000))
         return lease
 
@@ -145,6 +180,34 @@ class MemoryStore(Store):
 
     async def trust(self) -> None:
         """A store in memory is its process's own."""
+
+    async def identity(self) -> str:
+        return "0" * 32
+
+    async def read_keys(self, *, first: int, last: int) -> list[UsedKey]:
+        found = [
+            UsedKey(id, fingerprint, reply.position, json.dumps(reply.versions))
+            for id, (fingerprint, reply) in self._keys.items()
+            if first <= reply.position <= last
+        ]
+        return sorted(found, key=lambda key: (key.position, key.id))
+
+    async def restore(self, events: Sequence[Recorded], keys: Sequence[UsedKey]) -> None:
+        self._check_open()
+        log = list(self._log)
+        for event in events:
+            before = [each for each in log if each.stream == event.stream][-1:]
+            version, hash_ = (before[0].version, before[0].hash) if before else (0, GENESIS)
+            follows = event.version - event.spans == version and event.position > (log[-1].position if log else 0)
+            if not follows or (event.spans == 1 and chain.hash_of(event, hash_) != event.hash):
+                raise Corrupt(f"{event.stream}@{event.version} does not follow")
+            log.append(event)
+        self._log, self._position = log, log[-1].position if log else 0
+        self._time_us = max([self._time_us, *(event.time_us for event in events)])
+        self._token_floor = max([self._token_floor, *(event.token for event in events)])
+        for key in keys:
+            reply = Appended(key.position, tuple(json.loads(key.versions)))
+            self._keys.setdefault(key.id, (key.fingerprint, reply))
 
     async def copy_to(self, path: Path) -> int:
         raise StoreUnavailable(

@@ -1,4 +1,4 @@
-"""A database that this user did not make on this machine can be read; writing needs the agreement of the user."""
+"""A12, A21: a database that this user did not make on this machine can be read; writing needs consent."""
 
 import asyncio
 import os

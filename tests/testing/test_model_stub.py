@@ -1,4 +1,4 @@
-"""The model stub: both APIs, whole and streamed, its faults, and the step that the conversation itself decides."""
+"""The model stub: its APIs, whole and streamed, its faults, and the step that the conversation itself decides."""
 
 import asyncio
 import contextlib
@@ -312,3 +312,41 @@ async def test_it_runs_as_a_program_of_its_own(tmp_path: Path) -> None:
             os.kill(process.pid, signal.SIGKILL)
         await process.wait()
         process._transport.close()  # type: ignore[attr-defined]
+
+
+# --- the Gemini API ------------------------------------------------------------------------------------------------
+
+GEMINI = "/v1beta/models/gemini-x:"
+
+
+async def test_the_gemini_api_whole_and_streamed_by_its_path() -> None:
+    """The conversation decides the step here too: the result of the call is the second."""
+    script = [ScriptStep(text="I look.", calls=[LS], tokens=TokenCount(input=7, output=3)), ScriptStep(text="Nothing.")]
+    begun: list[dict[str, Any]] = [{"role": "user", "parts": [{"text": "look"}]}]
+    async with ModelStub(script) as stub:
+        first = await ask(stub.url, f"{GEMINI}streamGenerateContent?alt=sse", {"contents": begun})
+        *events, whole = first.events
+        assert whole == {"whole": True}
+        parts = [part for each in events for part in each["candidates"][0]["content"]["parts"]]
+        assert b"event:" not in first.body
+        assert "".join(part.get("text", "") for part in parts) == "I look."
+        assert (parts[-1]["functionCall"]["name"], parts[-1]["functionCall"]["args"]) == ("Bash", {"command": "ls"})
+        assert events[-1]["candidates"][0]["finishReason"] == "STOP"
+        assert events[-1]["usageMetadata"]["totalTokenCount"] == 10
+        result = {"functionResponse": {"name": "Bash", "response": {"output": ""}}}
+        talk = [*begun, {"role": "model", "parts": parts}, {"role": "user", "parts": [result]}]
+        second = await ask(stub.url, f"{GEMINI}generateContent", {"contents": talk})
+        assert second.json["candidates"][0]["content"]["parts"] == [{"text": "Nothing."}]
+        assert second.json["modelVersion"] == "gemini-x"
+
+
+async def test_errors_and_side_requests_of_the_gemini_api() -> None:
+    limited = ScriptFault(status=429, message="slow down")
+    async with ModelStub([ScriptStep(text="Well.", faults=[limited])]) as stub:
+        body = {"contents": [{"role": "user", "parts": [{"text": "go"}]}]}
+        shape = {"type": "object", "properties": {"model": {"enum": ["flash"]}}}
+        side = await ask(stub.url, f"{GEMINI}generateContent", {**body, "generationConfig": {"responseSchema": shape}})
+        assert json.loads(side.json["candidates"][0]["content"]["parts"][0]["text"]) == {"model": "flash"}
+        failed = await ask(stub.url, f"{GEMINI}generateContent", body)
+        assert (failed.status, failed.json["error"]["status"]) == (429, "RESOURCE_EXHAUSTED")
+        assert (await ask(stub.url, f"{GEMINI}generateContent", body)).status == 200

@@ -233,6 +233,27 @@ async def test_gates_that_are_said_to_be_passed_are_shown(
     ]  # fmt: skip
 
 
+async def test_gates_of_tasks_that_are_not_planned_yet_are_shown(
+    here: Maos, there: Maos, tmp_path: Path, folder: Path
+) -> None:
+    """They are options of the run, and would check what its planner plans."""
+    options = {"kind": "claude", "in_place": True, "gates": [["sh", "-c", "id"]]}
+    await here.runs.start_request("x", folder=tmp_path, options=options, id=ID)
+    await here.runs.close()
+    await bring(there, await exported(here), folder)
+    assert await shown(there) == [("plan", "task", ()), ("plan", "gate", ("sh", "-c", "id"))]
+
+
+async def test_a_run_whose_gates_are_no_commands_is_refused(
+    here: Maos, there: Maos, tmp_path: Path, folder: Path
+) -> None:
+    await here.runs.create(
+        {"tasks": [{"name": "a", "command": "true"}]}, folder=tmp_path, options={"gates": ["id"]}, id=ID
+    )
+    with pytest.raises(maos.Corrupt, match="its options are invalid"):
+        await bring(there, await exported(here), folder)
+
+
 @pytest.mark.parametrize("wrong", ["argv", "permission", "kind"])
 async def test_an_agent_that_checks_does_what_the_plan_says_or_nothing(
     here: Maos, there: Maos, tmp_path: Path, folder: Path, wrong: str

@@ -17,6 +17,8 @@ from tests.workspaces.repositories import git, repository
 
 POINTS = {"import:checked", "import:objects checked", "import:objects there", "import:refs", "import:before append",
           "import:after append", "copy: begun", "copy: not yet named"}  # fmt: skip
+UNDISTURBED = 9_999
+"""The number of the life that is not killed."""
 
 
 def without_places(found: dict[str, Any], root: Path) -> str:
@@ -55,10 +57,10 @@ async def test_every_crash_point_of_an_import(
         return maos.open(database, home=home, schema=schema(number), mark_path=home.parent / "mark" if url else None)
 
     undisturbed: list[str] = []
-    async with opened(0) as m:
-        await bring(m, (tmp_path / "bundle").read_bytes(), places(0)[2])
-        undisturbed.append(without_places(await everything(m), tmp_path / "life-0"))
-        names = refs(places(0)[2])
+    async with opened(UNDISTURBED) as m:
+        await bring(m, (tmp_path / "bundle").read_bytes(), places(UNDISTURBED)[2])
+        undisturbed.append(without_places(await everything(m), tmp_path / f"life-{UNDISTURBED}"))
+        names = refs(places(UNDISTURBED)[2])
 
     async def look(life: Life) -> None:
         _database, _home, work, target = places(life.number)

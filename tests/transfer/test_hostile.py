@@ -163,8 +163,10 @@ def test_every_event_belongs_to_a_family_or_can_not_be_imported() -> None:
     kept_here = {name for name, each in EVENTS.items() if not issubclass(each, families)}
     assert kept_here == {
         "schedule_set", "schedule_removed", "topic_joined", "topic_left", "setting_changed", "removal_started",
-        "cleanup_ended", "pin_added", "pin_removed", "bundle_imported", "bundle_trusted", "compacted",
-        "merged", "baseline",
+        "backup_tested", "cleanup_ended", "pin_added", "pin_removed", "bundle_imported", "bundle_trusted", "compacted",
+        "merged", "baseline", "credential_created", "credential_revoked", "credential_used", "permission_rule_added",
+        "permission_rule_revoked", "server_started", "server_stopped", "access_granted", "access_revoked",
+        "access_audited", "key_rotated", "erasure_started", "erasure_ended",
     }  # fmt: skip
 
 
@@ -219,10 +221,35 @@ async def test_nothing_is_carried_out_before_a_person_agrees(there: Maos, bundle
         with pytest.raises(consent.NotAgreed, match="no person has agreed"):
             await work
     assert await consent.waits(there.journal, "r-1.one-gate1-1") == ID
-    assert await consent.waits(there.journal, "r-1-plan") == ID
+    assert await consent.waits(there.journal, "r-1.plan") == ID
     assert await consent.waits(there.journal, "r-2.one") == ""
     await consent.agree(there.journal, there._clock, ID)
     assert await consent.waits(there.journal, "r-1.two") == ""
+
+
+async def test_a_plan_that_may_be_approved_already_is_in_the_list(there: Maos, bundle: bytes, folder: Path) -> None:
+    """Its tasks would start as soon as the run is resumed, and its planner alone would be agreed to."""
+    parts = Parts(bundle)
+    parts.line("run_created")["options"] |= {"planner": "one"}
+    evil = {"name": "evil", "command": ["sh", "-c", "id"]}
+    parts.add("run/r-1", Event("plan_proposed", {"tasks": [evil], "at_us": 1}))
+    more = {"name": "more", "task": "Read it", "agent": "spy"}
+    options = {"agents": {"spy": {"name": "spy", "kind": "claude", "tools": ["Bash"], "permission": "edits"}}}
+    parts.add("inbox/r-1", Event("plan_proposed", {"tasks": [more], "options": options, "at_us": 1}))
+    await bring(there, parts.bytes(), folder)
+    acts = {each.task: each for each in await there.runs.acts(ID)}
+    assert acts["evil"].command == ("sh", "-c", "id")
+    assert (acts["more"].kind, acts["more"].tools) == ("claude", ("Bash",))
+
+
+@pytest.mark.parametrize(
+    "plan", [{"tasks": [{"task": "no name"}]}, {"tasks": [], "options": {"permission": "edits"}}], ids=str
+)
+async def test_a_plan_that_is_none_is_refused(there: Maos, bundle: bytes, folder: Path, plan: dict[str, Any]) -> None:
+    parts = Parts(bundle)
+    parts.add("run/r-1", Event("plan_proposed", {**plan, "at_us": 1}))
+    with pytest.raises(maos.MaosError, match="its plan"):
+        await bring(there, parts.bytes(), folder)
 
 
 async def test_what_comes_later_has_to_be_agreed_to_again(here: Maos, there: Maos, bundle: bytes, folder: Path) -> None:
@@ -261,7 +288,8 @@ def mutated(value: Any, chance: random.Random) -> Any:
     return chance.choice(VALUES)
 
 
-async def test_a_thousand_mutants_are_refused_or_harmless(here: Maos, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [250, pytest.param(1000, marks=pytest.mark.soak)])
+async def test_mutants_are_refused_or_harmless(here: Maos, folder: Path, tmp_path: Path, count: int) -> None:
     """What comes in can be listed, folded, looked at and compared with its past; nothing is written outside, and other
     runs stay."""
     await runs.write(here)
@@ -274,7 +302,7 @@ async def test_a_thousand_mutants_are_refused_or_harmless(here: Maos, folder: Pa
         assert (run.branch, run.moved, run.folder) == (1, run.version, str(folder))
         assert (await there.agents.get("r-1.two.b1")).order["cwd"] == str(folder)
     accepted = 0
-    for number in range(1000):
+    for number in range(count):
         parts = copy.deepcopy(original)
         for _ in range(chance.choice((1, 1, 2, 5))):
             if chance.random() < 0.1:
@@ -298,7 +326,7 @@ async def test_a_thousand_mutants_are_refused_or_harmless(here: Maos, folder: Pa
             accepted += 1
             await look_at(there, number)
             assert (await there.runs.get("r-2")) == mine
-    assert 100 < accepted < 700, accepted
+    assert count / 10 < accepted < count * 0.7, accepted
     assert list(folder.iterdir()) == []
     assert not (tmp_path / "home").exists()
 

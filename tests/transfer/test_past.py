@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import maos
@@ -33,7 +34,7 @@ async def past_of(m: Maos, moment: PointInTime) -> dict[str, int]:
 
 def told(journey: TravelPlan) -> dict[str, Any]:
     """What going back means, without where and when."""
-    steps = [each._asdict() for each in journey.steps]
+    steps = [msgspec.structs.asdict(each) for each in journey.steps]
     return {"steps": steps, "commit": journey.commit, "questions": list(journey.questions), "digest": journey.digest}
 
 

@@ -202,7 +202,7 @@ async def test_a_permanent_run_is_never_cleaned_up(commands: Commands) -> None:
     _code, out, _err = await commands.call("ps")
     assert out.count("pinned") == 1
     cleaned = await told(commands, "admin", "cleanup", "--older-than", "0")
-    assert [each["run"] for each in cleaned["removed"]] == [other]
+    assert {each["run"] for each in cleaned["removed"]} == {other}
     tree = commands.home
     assert [path.name for path in tree.glob("*/workspaces/*.a")] == [f"{kept}.a"]
     undone = await told(commands, "admin", "pin", kept, "--undo")
@@ -210,4 +210,4 @@ async def test_a_permanent_run_is_never_cleaned_up(commands: Commands) -> None:
     code, out, _err = await commands.call("admin", "pin", kept, "--undo")
     assert (code, "as before" in out) == (0, True)
     cleaned = await told(commands, "admin", "cleanup", "--older-than", "0")
-    assert [each["run"] for each in cleaned["removed"]] == [kept]
+    assert {each["run"] for each in cleaned["removed"]} == {kept}

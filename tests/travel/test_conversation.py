@@ -16,6 +16,7 @@ from maos.runs.worker import AgentWorker
 from maos.travel import points_in_time
 from maos.travel.service import TimeTravel
 from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
+from tests.agents.claude.stage import charged
 from tests.engine import claude_engine
 from tests.runs.commands import until
 from tests.travel.conftest import on_disk, order, repository
@@ -93,3 +94,5 @@ async def test_a_conversation_goes_back_with_its_files(
     assert "All is written." not in heard
     assert first.order["cwd"] not in heard.replace(str(tree), ""), "it is told of no folder but its own"
     assert on_disk(tree).keys() == {"first.txt", "one.txt", "two.txt", "three.txt"}
+    assert journey.cost_usd > 0
+    assert run.spent.cost_usd == pytest.approx(charged(stub)), "what was given up stays spent, and counts once"

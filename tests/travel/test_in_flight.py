@@ -18,6 +18,7 @@ from maos.model.branch import digest
 from maos.model.message import inbox, of_run
 from maos.model.plan import Task
 from maos.model.run import Run
+from maos.runs.agent_tools import AgentTools
 from maos.travel import points_in_time
 from maos.travel.service import TimeTravel
 from tests.engine.conftest import processes_below
@@ -264,7 +265,7 @@ async def test_tools_of_an_abandoned_branch_reach_no_other_agent(tmp_path: Path,
     await travel.rollback(run.id, await points_in_time.at_version(m.journal, run, 2))
     run = await m.runs.get(run.id)
     for agent, refusal in ((old, "no longer part of it"), (run.agent("w"), "")):
-        tools = await m.tools(agent, f"{agent}.1", run=run.id)
+        tools = AgentTools(m.journal, SystemClock(), m.bus, m.state, agent=agent, attempt=f"{agent}.1", run=run.id)
         if refusal:
             with pytest.raises(maos.InvalidInput, match=refusal):
                 await tools.send_message(text="hello", to="x")

@@ -111,7 +111,8 @@ async def test_without_a_policy_a_person_is_asked_and_nothing_is_joined_before(
     for _ in range(2):
         asked = (await joining.join(ours.id, theirs.id)).asked
         assert [each.choices for each in asked] == [("ours", "theirs")] * 2
-    assert digest(await m.runs.get(ours.id)) == before
+    ours = await m.runs.get(ours.id)
+    assert digest(ours) == before
     await questions.answer(m.journal, SystemClock(), ours, asked[0].id, "theirs")
     assert [each.id for each in (await joining.join(ours.id, theirs.id)).open] == ["files"]
     await questions.answer(m.journal, SystemClock(), ours, asked[1].id, "ours")

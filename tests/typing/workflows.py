@@ -36,6 +36,8 @@ async def order(amount: float) -> dict[str, int]:
     assert_type(await parallel(fetch, ["a", "b"]), list[int])
     assert_type(await child(refund, "x"), bool)
     assert_type(await agent("Write the invoice", kind="claude"), str)
+    assert_type(await agent(kind="python", argv=["jobs:count"]), Any)
+    assert_type(await agent(kind="python", argv=["jobs:count"], type=list[int]), list[int])
     assert_type(await gate("Pay?", choices=["yes", "no"]), str)
     assert_type(await signal("paid", type=float), float)
     assert_type(await signal("packed", type=list[str]), list[str])
@@ -75,5 +77,6 @@ async def main() -> None:
         assert_type(await (await m.workflows.resume("w-1", workflow=refund)).result(), bool)
         assert_type(await (await m.workflows.start_with(refund, ["7"], {})).result(), bool)
         assert_type((await handle.wait()).status, str)
+        assert_type((await m.workflows.retry("w-1")).again, list[str])
         number: int = await m.workflows.run(order, 7.0)  # error: [arg-type]
         print(number)

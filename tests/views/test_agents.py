@@ -135,14 +135,14 @@ async def test_a_permission_is_answered_once(m: Maos) -> None:
     await ran(m, "a", asked, ends=False)
     assert [each.ref for each in await m.questions.open()] == ["a/toolu_1", "a/toolu_2"]
     with pytest.raises(InvalidInput, match="asks for 2 things"):
-        await m.questions.answer_permission("a", True)
-    assert (await m.questions.answer_permission("a", True, request="toolu_1")).tool == "Bash"
+        await m.questions.answer_permission("a", "yes")
+    assert (await m.questions.answer_permission("a", "yes", request="toolu_1")).question.tool == "Bash"
     with pytest.raises(NotFound, match="there is no request 'toolu_1'"):
-        await m.questions.answer_permission("a", False, request="toolu_1")
+        await m.questions.answer_permission("a", "no", request="toolu_1")
     given = await m.questions.answer("a/toolu_2", "No", why="not there")
     assert (given.answer, given.question.tool) == ("no", "Edit")
     with pytest.raises(NotFound, match="asks for nothing"):
-        await m.questions.answer_permission("a", True)
+        await m.questions.answer_permission("a", "yes")
     assert await m.questions.open() == []
 
 

@@ -22,6 +22,13 @@ from maos.runs.service import Runs
 from tests.runs.test_scheduler import Hands
 from tests.views.conftest import Query
 from tests.views.test_views import COLUMNS, carried_out, plan
+from tests.workflows.define import workflow
+
+
+@workflow("doubled")
+async def doubled(what: str) -> dict[str, list[str]]:
+    return {"twice": [what, what]}
+
 
 BY_THE_CLOCK_OF_THE_DATABASE = {"last_updated", "last_active", "updated_at"}
 
@@ -109,6 +116,7 @@ async def test_both_databases_show_the_same(
     async with m.bus.receive("page") as inbox:
         await (await anext(inbox)).ack()
         await anext(inbox)
+    await m.workflows.run(doubled, 'a "quote"', id="w")
     await repeat(m, postgres_url)
     await same_rows(query, connection)
     assert await connection.fetchval("SELECT count(*) FROM messages WHERE delivered AND NOT acknowledged") == 1

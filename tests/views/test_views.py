@@ -22,13 +22,16 @@ from tests.views.conftest import Query
 
 COLUMNS = {
     "orchestrations": "id request status agents batches total_cost total_duration_ms successful_agents total_agents "
-    "created_at completed_at last_updated active_agents message_count summary metadata",
+    "created_at completed_at last_updated active_agents message_count summary metadata folder budget_usd left_usd "
+    "removed_at",
     "messages": "id from_agent to_agent message message_type timestamp acknowledged delivered metadata",
-    "agents": "id name type session_id process_id status capabilities created_at last_active metadata",
+    "agents": "id name type session_id process_id status capabilities created_at last_active metadata attached",
     "sessions": "session_id agent_id task conversation_history turn_count total_cost status created_at updated_at",
     "checkpoints": "id name description orchestrator_state agent_sessions task_states message_history created_at",
     "tasks": "id parent_task_id description status assigned_agents subtasks progress result created_at started_at "
     "completed_at",
+    "workflow_runs": "id workflow version status why parent_id arguments result created_at completed_at last_updated "
+    "removed_at",
 }
 LONG = "a long story, " * 200
 
@@ -112,7 +115,7 @@ async def test_what_failed_waits_again_when_the_run_is_resumed(m: Maos, runs: Ru
     # as an engine leaves it that dies right after it has taken the run up
     await m.journal.append(f"run/{run.id}", maos.Event("run_resumed", {"at_us": run.updated_us + 1}))
     assert (await runs.get(run.id)).tasks["a"].status == "waiting"
-    assert query("SELECT status FROM orchestrations") == [{"status": "running"}]
+    assert query("SELECT status FROM orchestrations") == [{"status": "interrupted"}]
     assert {each["name"]: each["status"] for each in query("SELECT * FROM tasks")} == {"a": "waiting", "b": "done"}
 
 

@@ -1,5 +1,6 @@
 """A workflow with steps, a question, signals, a sleep, a child and branches, killed at every crash point."""
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import maos
-from maos_testing.crash import Life, Starter, crash_loop
+from maos_testing.crash import SHARE, Life, Starter, crash_loop
 from tests.workflows import flow_life
 
 Place = Callable[[int], tuple[str, str, Path]]
@@ -60,7 +61,8 @@ async def test_killed_at_any_point_it_gives_the_same_result_and_repeats_nothing(
 ) -> None:
     """I29, I30, I31, I32, R-1001."""
     monkeypatch.setenv("MAOS_CRASH_ONLY", "workflow:")
-    await crash_everywhere(place, share=0.2)
+    is_server = "://" in place(0)[0]  # where the engine is the same: each point by name
+    await crash_everywhere(place, share=0.0 if is_server and os.environ.get(SHARE) else None)
 
 
 @pytest.mark.soak
@@ -70,7 +72,7 @@ async def test_killed_at_any_point_of_the_store_too(place: Place) -> None:
     await crash_everywhere(place, share=1.0)
 
 
-async def crash_everywhere(place: Place, share: float) -> None:
+async def crash_everywhere(place: Place, share: float | None) -> None:
     def argv(number: int) -> list[str | Path]:
         return [sys.executable, flow_life.__file__, *place(number)]
 
@@ -79,7 +81,7 @@ async def crash_everywhere(place: Place, share: float) -> None:
 
     lives = await crash_loop(argv, check, share=share)
     died_at = {life.died_at for life in lives}
-    assert len(lives) > 30
+    assert len(lives) > 20
     for each in (
         "workflow:before pay",
         "workflow:after book",

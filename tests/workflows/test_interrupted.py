@@ -201,8 +201,8 @@ async def test_a_probe_that_cannot_tell_leaves_it_to_a_person(engine: Engine, pr
     async with engine() as m:
         handle = await bank.resume(m)
         await eventually(lambda: handle.run.unknown)
-        failed = handle.run.unknown["1"].error
-        assert failed in (None, {"type": "ZeroDivisionError", "message": "division by zero"})
+        failed = handle.run.unknown["1"].error or {"message": "division by zero"}
+        assert failed["message"] == "division by zero"
         await m.workflows.resolve("b", "1", "done", value="receipt 8")
         assert await handle.result() == "receipt 8"
 

@@ -1,6 +1,7 @@
 """What a workflow writes down: no secrets, nothing too large, nothing that its function changes afterwards."""
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,10 @@ import pytest
 import maos
 from maos.app import Maos
 from maos.engine.recorder import Recorder
+from maos.errors import InvalidInput
 from maos.model.workflow import WorkflowRun
+from maos.redact import Redactor
+from maos.views.workflows import describe
 from maos.workflows import StepFailed, agent, parallel, signal, unique, values
 from tests.workflows.conftest import Engine
 from tests.workflows.define import eventually, workflow
@@ -41,10 +45,96 @@ async def test_secrets_are_in_no_event_of_a_workflow(m: Maos, tmp_path: Path) ->
     assert not [each for each in recorded if SECRET[:16].encode() in each]
 
 
-def test_a_secret_is_removed_before_it_could_be_cut_in_two() -> None:
+async def test_a_workflow_gets_what_is_recorded_the_first_time_too(m: Maos) -> None:
+    """Else it would do something else when it is resumed. A secret by itself is refused: only one execution had it."""
+    seen = []
+
+    @maos.step
+    async def read() -> dict[str, str]:
+        return {"page": f"such as {SECRET}, for example", "password": "hunter2!x"}
+
+    @maos.step
+    async def log_in() -> list[str]:
+        return [SECRET]
+
+    @workflow("reader")
+    async def reader(text: str) -> str:
+        seen.extend([text, *(await read()).values()])
+        await log_in()
+        return "not here"
+
+    flow = await (await m.workflows.start(reader, f"see {SECRET}!", id="r")).wait()
+    redacted = "[redacted:anthropic-key]"
+    assert seen[:2] == [f"see {redacted}!", f"such as {redacted}, for example"]
+    assert seen[2] == "[redacted:password]"
+    assert "what the step log_in returns is a secret (anthropic-key), which is never recorded" in flow.why
+    with pytest.raises(InvalidInput, match="is a secret"):
+        await m.workflows.start(reader, SECRET, id="never")
+    recorded = [msgspec.json.encode(record.data) async for record in m.journal.read("workflow/r")]
+    assert not [each for each in recorded if SECRET[:16].encode() in each or b"hunter2" in each]
+
+
+async def test_a_secret_is_removed_before_it_could_be_cut_in_two(m: Maos) -> None:
+    codec = m.journal.codec
     for before in range(values.SHOWN_CHARS_MAX):
-        assert SECRET[:8] not in values.beginning(f"{'x' * before} {SECRET}"), before
-        assert SECRET[:8] not in values.shown(("x" * before, SECRET), {}), before
+        assert SECRET[:8] not in values.beginning(f"{'x' * before} {SECRET}", codec), before
+        assert SECRET[:8] not in values.shown(("x" * before, SECRET), {}, codec), before
+        assert SECRET[:8] not in values.brief(("x" * before, SECRET), {"key": f"{'x' * before} {SECRET}"}, codec), (
+            before
+        )
+
+
+async def test_branches_of_an_idempotent_step_are_told_apart_by_what_they_were_given(m: Maos) -> None:
+    """In few characters: an argument can be large, and its `repr` may be anything."""
+
+    @dataclass
+    class Order:
+        name: str
+
+        def __repr__(self) -> str:
+            raise RuntimeError("it is not called")
+
+    @maos.step(idempotent=True)
+    async def price(what: Any, *, currency: str = "EUR") -> int:
+        return 1
+
+    @workflow("prices")
+    async def prices() -> int:
+        return sum(await parallel(price, ["apple", 7, None, Order("pear"), {"a": 1}, "x" * 100, "x" * 1_000_000]))
+
+    run = await (await m.workflows.start(prices, id="p")).wait()
+    told = [describe(run.steps[f"1:{number}.1"]) for number in range(1, 8)]
+    assert told[:5] == ["price('apple')", "price(7)", "price(None)", "price(Order(…))", "price(dict(…))"]
+    assert told[5:] == [f"price('{'x' * (values.BRIEF_CHARS_MAX - 2)}…)", "price(str(…))"]
+
+
+async def test_what_only_the_journal_knows_as_a_secret_is_the_same_in_every_execution(m: Maos) -> None:
+    """Such as the password of its database: the first execution sees what the next one finds in the journal."""
+    password = "of-the-database-1"
+    m.journal.codec.redactor = Redactor({"database-password": password})
+    seen = []
+
+    @maos.step
+    async def connect() -> str:
+        return f"{password} was used"
+
+    @maos.step
+    async def fail() -> None:
+        raise ValueError(f"{password} is wrong")
+
+    @workflow("connecting")
+    async def connecting() -> str:
+        seen.append(await connect())
+        try:
+            await fail()
+        except StepFailed as error:
+            seen.append(str(error))
+        return f"end of {password}"
+
+    assert await m.workflows.run(connecting, id="c") == "end of [redacted:database-password]"
+    assert seen[0] == "[redacted:database-password] was used"
+    assert password not in seen[1]
+    assert "[redacted:database-password] is wrong" in seen[1]
 
 
 async def test_the_error_of_a_probe_is_written_without_secrets(engine: Engine) -> None:
@@ -68,10 +158,9 @@ async def test_the_error_of_a_probe_is_written_without_secrets(engine: Engine) -
     async with engine() as m:
         handle = await m.workflows.start(paying, id="p")
         await eventually(lambda: handle.run.unknown)
-        assert handle.run.unknown["1"].error == {
-            "type": "RuntimeError",
-            "message": "401 for [redacted:anthropic-key]",
-        }
+        error = handle.run.unknown["1"].error or {}
+        assert (error["type"], error["message"]) == ("RuntimeError", "401 for [redacted:anthropic-key]")
+        assert error["traceback"].endswith("RuntimeError: 401 for [redacted:anthropic-key]")
 
 
 @pytest.mark.parametrize(

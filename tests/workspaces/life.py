@@ -14,8 +14,9 @@ from maos.workspaces import Merged, Workspace, checkpoint, merge, prepare, remov
 from maos_testing.crash import ack
 from tests.workspaces.repositories import git, repository, write
 
-STEPS = ("prepare", "save", "restore", "repair", "merge", "remove")
-"""Each needs those before it, but for `repair`, which begins with a worktree that its repository has forgotten."""
+STEPS = ("prepare", "save", "restore", "repair", "merge", "branch", "remove")
+"""Each needs those before it, but for `repair`, which begins with a worktree that its repository has forgotten, and
+`branch`, which is another merge."""
 
 
 def begin(folder: Path) -> None:
@@ -46,6 +47,12 @@ async def step(name: str, folder: Path) -> str:
             return " ".join(await verify(workspace))
         case "merge":
             done = await merge(workspace, git(user, "rev-parse", "refs/maos/one/1"), into=user, message="work")
+            assert isinstance(done, Merged), done
+            return done.commit
+        case "branch":
+            done = await merge(
+                workspace, git(user, "rev-parse", "refs/maos/one/1"), into=user, message="work", branch="x/work"
+            )
             assert isinstance(done, Merged), done
             return done.commit
         case "remove":

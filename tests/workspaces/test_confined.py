@@ -1,4 +1,4 @@
-"""Paths in events are used only where maos makes worktrees, and git runs no program that files there name."""
+"""A12, A13: paths in events are used only where maos makes worktrees, and git runs no program that files there name."""
 
 from pathlib import Path
 from typing import Any

@@ -28,7 +28,7 @@ async def begun(name: str, folder: Path) -> None:
     for before in STEPS[: STEPS.index(name)]:
         if before == "restore" and name != "restore":
             continue
-        if before == "repair" or (before == "merge" and name == "remove"):
+        if before == "repair" or (before in ("merge", "branch") and name in ("branch", "remove")):
             continue
         await step(before, folder)
     if name == "repair":
@@ -44,6 +44,8 @@ async def ended(name: str, folder: Path) -> None:
     assert sorted(path.name for path in (user / ".git").rglob("*.lock")) == []
     landed = git(user, "log", "--format=%s", "main")
     assert landed == ("work\nfirst" if name == "merge" else "first")
+    if name == "branch":
+        assert git(user, "log", "--format=%s", "x/work") == "work\nfirst"
     status = git(user, "status", "--porcelain")
     assert status == "?? own.txt"
     refs = git(user, "for-each-ref", "--format=%(refname)", "refs/maos/one/").split()
@@ -82,7 +84,7 @@ async def test_a_step_that_was_killed_is_finished_by_doing_it_again(name: str, t
 
     async def check(life: Life) -> None:
         folder = folders[life.number]
-        if name != "merge":
+        if name not in ("merge", "branch"):
             assert users_things(folder / "user") == things[life.number]
         result = life.acks[0] if life.acks else await step(name, folder)
         if name == "save":
@@ -93,7 +95,7 @@ async def test_a_step_that_was_killed_is_finished_by_doing_it_again(name: str, t
             await get_ready(life.number + 1)
 
     await get_ready(1)
-    lives = await crash_loop(argv, check, cwd=ROOT)
+    lives = await crash_loop(argv, check, cwd=ROOT, share=1.0)
     assert len(lives) > 2, "there are no crash points where this step goes"
 
 

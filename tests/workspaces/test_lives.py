@@ -131,6 +131,36 @@ async def test_a_workspace_nobody_has_made_is_said_to_be_missing(workspace: Work
             await call
     assert not await exists(other)
     assert [path.name for path in notes(workspace).parent.glob("other*")] == []
+    assert not other.tree.exists()
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+async def test_a_removed_workspace_is_created_again(is_changed: bool, user: Path, workspace: Workspace) -> None:
+    """From its newest checkpoint; one that has none, because nothing was changed in it, from its base."""
+    place = workspace if is_changed else await prepare(user / "d", "two", root=workspace.tree.parent)
+    await checkpoint(place, "all")
+    before = contents(place.tree)
+    await remove(place)
+    assert not place.tree.exists()
+    assert await verify(place) == ("worktree", "files")
+    assert await verify(place) == ()
+    assert contents(place.tree) == before
+    assert ("unsaved" in {os.fsdecode(name) for name in before}) == is_changed
+
+
+async def test_a_workspace_without_refs_is_created_again_from_the_commit_that_was_recorded(
+    user: Path, workspace: Workspace
+) -> None:
+    saved = await checkpoint(workspace, "all")
+    assert saved is not None
+    git(user, "branch", "kept", saved.commit)
+    await remove(workspace)
+    for ref in git(user, "for-each-ref", "--format=%(refname)", "refs/maos/one/").splitlines():
+        git(user, "update-ref", "-d", ref)
+    with pytest.raises(NotFound, match="workspace one is not at"):
+        await verify(workspace)
+    assert await verify(workspace, saved.commit) == ("worktree", "files")
+    assert (workspace.tree / "unsaved").read_text() == "unsaved"
 
 
 async def test_notes_that_make_no_sense_never_lead_to_a_deletion(user: Path, workspace: Workspace) -> None:

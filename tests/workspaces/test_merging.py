@@ -5,7 +5,19 @@ from pathlib import Path
 import pytest
 
 from maos.errors import InvalidInput
-from maos.workspaces import Blocked, Conflicted, Merged, Workspace, checkpoint, merge, prepare, remove
+from maos.workspaces import (
+    TASK_TRAILER,
+    Blocked,
+    Conflicted,
+    Merged,
+    MergedCommit,
+    WorkPart,
+    Workspace,
+    checkpoint,
+    merge,
+    prepare,
+    remove,
+)
 from tests.workspaces.repositories import commit, contents, git, repository, users_things, write
 
 LINES = "".join(f"{n}\n" for n in range(1, 21))
@@ -43,7 +55,8 @@ async def test_work_lands_as_one_commit_with_its_files(user: Path, workspace: Wo
     (workspace.tree / "d/b.txt").unlink()
     (workspace.tree / "link").symlink_to("a.txt")
     done = await merged(workspace, user, "Add a file\n\nand more")
-    assert done == Merged(git(user, "rev-parse", "main"), ("a.txt", "d/b.txt", "link", "new/file.sh"))
+    commit, files = git(user, "rev-parse", "main"), ("a.txt", "d/b.txt", "link", "new/file.sh")
+    assert done == Merged(commit, files, (MergedCommit(commit, "Add a file", files),), "main")
     assert contents(user) == contents(workspace.tree)
     assert clean(user)
     assert git(user, "log", "--format=%s", "main") == "Add a file\nfirst"
@@ -201,7 +214,7 @@ async def test_merged_twice_it_is_there_once(user: Path, workspace: Workspace) -
     write(workspace.tree / "new", "agent")
     first = await merged(workspace, user)
     assert isinstance(first, Merged)
-    assert await merged(workspace, user) == Merged(first.commit, ())
+    assert await merged(workspace, user) == Merged(first.commit, (), (), "main")
     assert git(user, "rev-parse", "main") == first.commit
 
 
@@ -341,3 +354,131 @@ async def test_work_can_land_when_its_workspace_is_gone(user: Path, workspace: W
     done = await merge(workspace, saved.commit, into=user, message="")
     assert isinstance(done, Merged)
     assert git(user, "log", "-1", "--format=%s") == "Merge one"
+
+
+# --- in parts, into a branch, and without doing it ---------------------------------------------------------------
+
+
+async def saved(workspace: Workspace, **files: str) -> str:
+    """Write files, and save them; the commit."""
+    for name, text in files.items():
+        write(workspace.tree / f"{name}.txt", text)
+    found = await checkpoint(workspace, "part")
+    assert found is not None
+    return found.commit
+
+
+def part(name: str, commit: str) -> WorkPart:
+    """The work of a task."""
+    return WorkPart(commit, f"{name}: its title", f"What {name} did.", ((TASK_TRAILER, name), ("Maos-Run", "r-1")))
+
+
+async def test_each_part_becomes_a_commit_of_the_user(user: Path, workspace: Workspace) -> None:
+    git(user, "config", "user.name", "Ada")
+    git(user, "config", "user.email", "ada@example.org")
+    parts = [part("one", await saved(workspace, one="1")), part("two", await saved(workspace, two="2", a=LINES + "2"))]
+    done = await merge(workspace, parts[-1].commit, into=user, parts=parts, as_user=True)
+    assert isinstance(done, Merged)
+    assert [(each.subject, each.files, each.tasks) for each in done.commits] == [
+        ("one: its title", ("one.txt",), ("one",)),
+        ("two: its title", ("a.txt", "two.txt"), ("two",)),
+    ]
+    assert git(user, "log", "--format=%an <%ae> %cn: %s", "-2") == (
+        "Ada <ada@example.org> Ada: two: its title\nAda <ada@example.org> Ada: one: its title"
+    )
+    message = git(user, "log", "--format=%B", "-1")
+    assert message.startswith("two: its title\n\nWhat two did.\n\nMaos-Task: two\nMaos-Run: r-1\nMaos-Checkpoint: ")
+    assert clean(user)
+
+
+async def test_parts_that_were_merged_before_are_not_merged_again(user: Path, workspace: Workspace) -> None:
+    parts = [part("one", await saved(workspace, one="1"))]
+    await merge(workspace, parts[-1].commit, into=user, parts=parts)
+    parts.append(part("two", await saved(workspace, two="2")))
+    done = await merge(workspace, parts[-1].commit, into=user, parts=parts)
+    assert isinstance(done, Merged)
+    assert [each.tasks for each in done.commits] == [("two",)]
+
+
+async def test_a_part_that_alone_conflicts_is_committed_with_the_one_that_does_not(
+    user: Path, workspace: Workspace
+) -> None:
+    parts = [part("one", await saved(workspace, a=LINES.replace("10\n", "ten\n")))]
+    parts.append(part("two", await saved(workspace, a=LINES, two="2")))
+    write(user / "a.txt", LINES.replace("10\n", "TEN\n"))
+    commit(user, "the user's ten")
+    done = await merge(workspace, parts[-1].commit, into=user, parts=parts)
+    assert isinstance(done, Merged), done
+    assert [(each.tasks, each.files) for each in done.commits] == [(("one", "two"), ("two.txt",))]
+    assert (user / "a.txt").read_text() == LINES.replace("10\n", "TEN\n")
+
+
+async def test_a_branch_is_made_where_the_work_began_and_no_file_is_touched(user: Path, workspace: Workspace) -> None:
+    base = git(user, "rev-parse", "HEAD")
+    write(user / "a.txt", LINES.replace("10\n", "user\n"))
+    commit(user, "the user goes on")
+    write(user / "a.txt", "not committed")
+    before = (contents(user), git(user, "status", "--porcelain"), git(user, "rev-parse", "HEAD"))
+    parts = [part("one", await saved(workspace, a=LINES.replace("10\n", "agent\n")))]
+    done = await merge(workspace, parts[-1].commit, into=user, parts=parts, branch="work/one")
+    assert isinstance(done, Merged), done
+    assert git(user, "rev-parse", "work/one") == done.commit
+    assert git(user, "rev-parse", "work/one^") == base
+    assert (contents(user), git(user, "status", "--porcelain"), git(user, "rev-parse", "HEAD")) == before
+    parts.append(part("two", await saved(workspace, two="2")))
+    more = await merge(workspace, parts[-1].commit, into=user, parts=parts, branch="work/one")
+    assert isinstance(more, Merged)
+    assert git(user, "rev-parse", "work/one^") == done.commit
+
+
+async def test_a_merge_into_a_branch_does_not_hide_an_earlier_one_into_another(
+    user: Path, workspace: Workspace
+) -> None:
+    parts = [part("one", await saved(workspace, one="1"))]
+    await merge(workspace, parts[-1].commit, into=user, parts=parts)
+    write(user / "one.txt", "1, and what the user made of it")
+    commit(user, "the user goes on")
+    await merge(workspace, parts[-1].commit, into=user, parts=parts, branch="other")
+    parts.append(part("two", await saved(workspace, two="2")))
+    done = await merge(workspace, parts[-1].commit, into=user, parts=parts)
+    assert isinstance(done, Merged), done
+    assert done.files == ("two.txt",)
+
+
+async def test_a_branch_that_is_checked_out_or_cannot_be_is_refused(user: Path, workspace: Workspace) -> None:
+    commit = await saved(workspace, one="1")
+    blocked = await merge(workspace, commit, into=user, message="work", branch="main")
+    assert isinstance(blocked, Blocked)
+    assert "checked out" in blocked.why
+    below = await merge(workspace, commit, into=user, message="work", branch="main/x")
+    assert isinstance(below, Blocked)
+    for name in ("-x", "a..b", "a b", "x.lock"):
+        with pytest.raises(InvalidInput, match="cannot name a branch"):
+            await merge(workspace, commit, into=user, message="work", branch=name)
+
+
+async def test_a_dry_run_changes_nothing_and_says_what_would_be(user: Path, workspace: Workspace) -> None:
+    parts = [part("one", await saved(workspace, one="1")), part("two", await saved(workspace, a="agent"))]
+    before = users_things(user)
+    for branch in ("", "other"):
+        done = await merge(workspace, parts[-1].commit, into=user, parts=parts, branch=branch, dry_run=True)
+        assert isinstance(done, Merged)
+        assert (done.dry_run, [each.tasks for each in done.commits]) == (True, [("one",), ("two",)])
+    write(user / "a.txt", "not committed")
+    blocked = await merge(workspace, parts[-1].commit, into=user, parts=parts, dry_run=True)
+    assert isinstance(blocked, Blocked)
+    write(user / "a.txt", LINES)
+    assert users_things(user) == before
+
+
+async def test_a_conflict_shows_both_sides(user: Path, workspace: Workspace) -> None:
+    work = await saved(workspace, a=LINES.replace("10\n", "agent\n"))
+    write(user / "a.txt", LINES.replace("10\n", "user\n"))
+    ours = commit(user, f"the user's ten\n\n{TASK_TRAILER}: ten\n  and more")  # a trailer may have several lines
+    done = await merge(workspace, work, into=user, message="work")
+    assert isinstance(done, Conflicted)
+    (found,) = done.conflicts
+    assert (found.path, found.left_out) == ("a.txt", 0)
+    assert [tuple(each) for each in found.ours] == [(ours, "the user's ten", "ten and more")]
+    assert [each.commit for each in found.theirs] == [work]
+    assert found.lines == "8\n9\n<<<<<<<\nuser\n=======\nagent\n>>>>>>>\n11\n12"

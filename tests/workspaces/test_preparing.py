@@ -157,7 +157,7 @@ async def test_uncommitted_changes_stay_out_and_that_is_said(user: Path, root: P
     workspace = await prepare(user, "one", root=root)
     assert (workspace.tree / "a.txt").read_text() == "1\n2\n3\n"
     assert not (workspace.tree / "new.txt").exists()
-    assert workspace.notes == (f"2 uncommitted changes of {user} are not in it",)
+    assert workspace.notes == (f"2 uncommitted changes in {user} will not be visible to agents",)
 
 
 async def test_uncommitted_changes_are_in_it_when_asked_for(user: Path, root: Path) -> None:

@@ -1,11 +1,14 @@
 """A real agent of the Agent Client Protocol, built with the protocol's own Python package.
 
-It has no model: the prompt is a list of steps in JSON, which it carries out one by one. What it says is kept below its
-home, so that another process can load the session after this one was killed, and replays it then. Options:
+It has no model: the last line of the prompt that is a list in JSON has its steps, which it executes one by one; without
+one it says how much it remembers. What it says is kept below its home, so that another process can load the session
+after this one was killed, and replays it then. Options:
 
     --no-load       it cannot take up sessions          --resume        it can, without a replay
     --load-fails    it says it can, and cannot          --login         it wants a login first
     --models        it offers a choice of models        --version=N     it speaks another version
+    --stays         it does not exit at the end of its input
+    --load-waits    it waits for the file `go` before it loads a session
 """
 
 import asyncio
@@ -55,10 +58,17 @@ class Peer:
 
     async def load_session(self, session_id: str, cwd: str, **_: Any) -> schema.LoadSessionResponse | None:
         self._note({"way": "load", "cwd": cwd})
+        while "--load-waits" in OPTIONS and not (HOME / "go").exists():
+            await asyncio.sleep(0.01)
         if "--load-fails" in OPTIONS or not (HOME / session_id).exists():
             raise acp.RequestError(-32603, "Internal error", {"details": "No previous sessions found"})
-        for line in (HOME / session_id).read_text().splitlines():
+        for number, line in enumerate((HOME / session_id).read_text().splitlines()):
             kind, text = json.loads(line)
+            if kind == "tool":
+                for status in ("pending", "completed"):
+                    tool = acp.start_tool_call(f"replayed-{number}", text, kind="edit", status=status)  # type: ignore[arg-type]
+                    await self._client.session_update(session_id, tool)
+                continue
             make = acp.update_user_message_text if kind == "user" else acp.update_agent_message_text
             await self._client.session_update(session_id, make(text))
         return None
@@ -80,7 +90,8 @@ class Peer:
         usage = schema.Usage(total_tokens=30, input_tokens=10, output_tokens=20, cached_read_tokens=5)
         self._cancelled.clear()
         stop: Any = "end_turn"
-        for step in json.loads(text[text.index("[") :]):
+        lists = [line for line in text.splitlines() if line.startswith("[")]
+        for step in json.loads(lists[-1]) if lists else [{"remember": True}]:
             (name,) = step
             stop = await getattr(self, f"step_{name}")(session_id, step[name]) or stop
         return schema.PromptResponse(stop_reason=stop, usage=usage)
@@ -102,6 +113,7 @@ class Peer:
         await self._client.session_update(
             session, acp.start_tool_call(call["id"], "append", kind="edit", status="pending", raw_input={"path": path})
         )
+        self._remember(session, "tool", "append")
         with open(path, "a") as file:
             file.write("once\n")
         so_far = [acp.tool_content(acp.text_block("writing"))]
@@ -155,6 +167,11 @@ class Peer:
     async def step_stop(self, session: str, reason: str) -> str:
         return reason
 
+    async def step_until(self, session: str, path: str) -> None:
+        """Wait for a file of the outside world."""
+        while not os.path.exists(path):
+            await asyncio.sleep(0.01)
+
     async def step_wait(self, session: str, _: Any) -> str:
         await self._cancelled.wait()
         return "cancelled"
@@ -182,4 +199,10 @@ class Peer:
             file.write(json.dumps(what) + "\n")
 
 
-asyncio.run(acp.run_agent(Peer(), use_unstable_protocol="--resume" in OPTIONS))  # type: ignore[arg-type]
+async def serve() -> None:
+    await acp.run_agent(Peer(), use_unstable_protocol="--resume" in OPTIONS)  # type: ignore[arg-type]
+    if "--stays" in OPTIONS:
+        await asyncio.Event().wait()
+
+
+asyncio.run(serve())

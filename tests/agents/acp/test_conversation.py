@@ -190,10 +190,10 @@ async def test_what_it_is_given_and_what_it_is_not(tmp_path: Path) -> None:
     first = json.loads((tmp_path / "home" / run.of("session")[0]["id"]).read_text().splitlines()[0])
     assert first == ["user", f"You are a reviewer.\n\n{order.task}"]
     assert run.text() == "refused with -32601"
-    refused, *noise = [fact["text"] for fact in run.of("unknown")]
-    assert "fs/read_text_file" in refused
-    assert noise == ["Warning: out of milk", "[1, 2]"]
-    assert {"kind": "line", "text": "a word of mine", "stderr": True} in run.facts
+    assert any("fs/read_text_file" in fact["text"] for fact in run.of("diagnostic"))
+    assert [fact["text"] for fact in run.of("unknown")] == ["Warning: out of milk", "[1, 2]"]
+    assert {"kind": "diagnostic", "text": "a word of mine", "stderr": True} in run.facts
+    assert not run.of("line")
 
 
 @pytest.mark.parametrize(
@@ -240,28 +240,22 @@ async def test_a_killed_agent_goes_on_in_its_session(tmp_path: Path, option: str
         await one_turn(run)
     assert run.of("session")[0]["id"] == session
     assert "instead_of" not in run.of("session")[0]
-    assert run.text() == "I remember 3 things"  # nothing of the replay was taken for new
+    assert run.text() == "I remember 4 things"  # nothing of the replay was taken for new
     assert (tmp_path / "marks").read_text() == "once\n"
     assert [note["way"] for note in notes(tmp_path)] == ["new", "resume" if option else "load"]
     assert [fact["usd"] for fact in run.of("cost")] == [0.5]  # the first figure may count what was paid before
 
 
 @pytest.mark.parametrize("option", ["--no-load", "--load-fails"])
-async def test_a_session_that_cannot_be_taken_up_is_missing_or_begun_anew(tmp_path: Path, option: str) -> None:
-    """As the order says: with a task for that case there is a new one, and the fact says in whose place."""
-    lost = order_of(tmp_path, {"say": "go on"}, session="sess_gone", resume=True)
-    async with started(peer(option), lost) as run:
-        assert await run.ended() == 0
-    verdict = understand(Ending(exit_code=0), run.heard)
-    assert verdict is not None
-    assert verdict.failure == "session_missing"
-    assert run.text() == ""
-
-    anew = lost._replace(task_anew=json.dumps([{"say": "from the beginning"}]))
-    async with started(peer(option), anew, forgetful=True) as run:
+async def test_a_session_that_cannot_be_resumed_is_begun_anew(tmp_path: Path, option: str) -> None:
+    """In the same process, with the task for that case; the fact says which session is lost."""
+    anew = json.dumps([{"say": "from the beginning"}])
+    order = order_of(tmp_path, {"say": "go on"}, session="sess_gone", resume=True, task_anew=anew)
+    async with started(peer(option), order, forgetful=True) as run:
         await one_turn(run)
     (told,) = run.of("session")
     assert told["instead_of"] == "sess_gone"
     assert told["id"] != "sess_gone"
+    assert told.get("kept", False) is (option == "--load-fails")  # it says that it can, and is asked again
     assert run.text() == "from the beginning"
     assert understand(Ending(exit_code=0), run.heard) is None

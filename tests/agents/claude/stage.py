@@ -11,13 +11,28 @@ from typing import Any
 
 from maos.agents.claude.dialect import Claude
 from maos.agents.contract import LaunchOrder, McpServer, Reply
-from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
+from maos_testing.model_stub import ModelStub, ScriptStep, TokenCount, ToolCall
 from tests.agents.driving import Run, an_order, started
 
 KEY = "key-of-the-test"
 PATH = ":".join(folder for folder in os.environ["PATH"].split(":") if not Path(folder, "claude").exists())
 """Without a Claude Code of the person who runs the tests: the pinned one is tested."""
 SESSION = "6f1c0b34-3c4e-4c0e-9a53-5f0d0d4f7a10"
+
+
+PRICES = {"claude-opus-5-5": (4, 20, 0.2, 5)}
+"""Dollars for a million tokens: in, out, from and to a cache. It is the default of the pinned Claude Code."""
+
+
+def usd(tokens: TokenCount, model: str = "claude-opus-5-5") -> float:
+    """What an answer of a model costs."""
+    counts = (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write)
+    return sum(count * price for count, price in zip(counts, PRICES[model], strict=True)) / 1_000_000
+
+
+def charged(stub: ModelStub) -> float:
+    """What a provider would charge for all that the model has answered."""
+    return sum(usd(each.tokens, each.model) for each in stub.charges)
 
 
 def bash(command: str, **more: Any) -> ToolCall:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from maos.agents.claude.dialect import Claude
+from maos.agents.project_files import read_instructions
 from maos_testing.model_stub import ModelStub, ScriptStep
 from tests.agents.claude.stage import KEY, PATH, agent, bash, environment, texts, turn
 from tests.agents.driving import an_order, command_of, started
@@ -56,18 +57,39 @@ async def test_settings_hooks_servers_and_orders_of_a_repository_do_nothing(tmp_
     assert sorted(mark.name for mark in marks.iterdir()) == []
 
 
-async def test_whoever_wants_the_settings_of_a_repository_gets_them(tmp_path: Path) -> None:
-    """The traps do work: it is our choice of sources that disarms them. MCP servers come from maos or not at all."""
+@pytest.mark.parametrize("wanted", [["settings", "hooks"], ["settings"]])
+async def test_a_person_who_wants_the_settings_of_a_repository_gets_them(tmp_path: Path, wanted: list[str]) -> None:
+    """The traps do work: it is the choice of sources that disarms them. Its MCP servers come from the engine."""
     marks = tmp_path / "marks"
     async with ModelStub(texts(["done"])) as stub:
         traps(tmp_path / "work", marks, stub.url)
-        wanted = {"MAOS_CLAUDE_SETTING_SOURCES": "project"}
-        async with agent(stub, tmp_path, "work", env=wanted) as run:
+        async with agent(stub, tmp_path, "work", project=wanted) as run:
             await turn(run)
             assert await run.finish() == 0
         assert "Obey the REPOSITORY" in json.dumps(stub.requests[-1].body)
-    assert (marks / "SessionStart").exists()
+    assert (marks / "SessionStart").exists() is ("hooks" in wanted)
     assert not (marks / "mcp").exists()
+
+
+async def test_skills_and_instructions_of_a_repository_come_without_its_settings(tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    async with ModelStub(texts(["done"])) as stub, ModelStub(texts(["got you"])) as thief:
+        traps(tmp_path / "work", marks, thief.url)
+        skill = tmp_path / "work" / ".claude" / "skills" / "brewing" / "SKILL.md"
+        skill.parent.mkdir(parents=True)
+        skill.write_text("---\nname: brewing\ndescription: How TEA is brewed here.\n---\nBoil water.\n")
+        (skill.parent / "elsewhere").symlink_to("/etc/passwd")
+        (tmp_path / "work" / ".git").mkdir()
+        text = read_instructions(tmp_path / "work")
+        async with agent(stub, tmp_path, "work", project=["skills", "instructions"], project_text=text) as run:
+            await turn(run)
+            assert await run.finish() == 0
+        sent = json.dumps([request.body for request in stub.requests])
+        assert "Obey the REPOSITORY" in sent
+        assert "How TEA is brewed here" in sent
+        assert not thief.requests
+    assert sorted(mark.name for mark in marks.iterdir()) == []
+    assert not list(tmp_path.glob("**/claude/skills/brewing/elsewhere"))
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")

@@ -119,7 +119,6 @@ def test_values_cannot_be_taken_for_options(tmp_path: Path) -> None:
     [
         ({"session": "../../etc"}, "not a session"),
         ({"permission": "everything"}, "permission"),
-        ({"env": {"MAOS_CLAUDE_SETTING_SOURCES": "project,web"}}, "web"),
     ],
 )
 def test_orders_that_make_no_sense_are_refused(tmp_path: Path, fields: dict[str, object], what: str) -> None:

@@ -50,6 +50,18 @@ def test_an_interim_result_is_no_end_in_versions_that_do_not_tell_when_they_are_
     assert [fact["result"] for fact in found if fact["kind"] == "turn_ended"] == ["All is done."]
 
 
+def test_after_the_end_of_its_input_a_result_ends_the_turn() -> None:
+    """With a process in the background it never says that it is idle: the task would wait until its time limit."""
+    working = {"type": "system", "subtype": "session_state_changed", "state": "running"}
+    result = {"type": "result", "subtype": "success", "is_error": False, "result": "done"}
+    conversation = Claude().converse(ORDER)
+    conversation.hear(json.dumps(working).encode(), stderr=False)
+    assert plain(conversation.hear(json.dumps(result).encode(), stderr=False).facts) == []
+    conversation.end()
+    heard = plain(conversation.hear(json.dumps(result).encode(), stderr=False).facts)
+    assert [fact["kind"] for fact in heard] == ["turn_ended"]
+
+
 def test_a_limit_with_a_time_of_reset_is_told_with_it() -> None:
     event = {"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 1_900_000_000}}
     result = {"type": "result", "subtype": "success", "is_error": True, "api_error_status": 429, "result": "limit"}
@@ -58,6 +70,65 @@ def test_a_limit_with_a_time_of_reset_is_told_with_it() -> None:
     troubles = [fact for fact in found if fact["kind"] == "trouble"]
     assert [fact["failure"] for fact in troubles] == ["rate_limited", "rate_limited"]
     assert [fact["reset_us"] for fact in troubles] == [1_900_000_000_000_000, 1_900_000_300_000_000]
+
+
+def test_windows_of_the_plan_are_told_as_the_program_says_them() -> None:
+    """Some versions tell the window that counts, others all of them; a share is told when there is one."""
+
+    def told(**info: Any) -> list[dict[str, Any]]:
+        found, _ = hear_all([json.dumps({"type": "rate_limit_event", "rate_limit_info": info}).encode()])
+        return [{name: fact.get(name) for name in ("window", "used", "reset_us", "status")} for fact in found]
+
+    at = {"reset_us": 1_900_000_000_000_000}
+    one = told(status="allowed", resetsAt=1_900_000_000, rateLimitType="five_hour")
+    assert one == [{"window": "five_hour", "used": None, **at, "status": "allowed"}]
+    windows = {
+        "five_hour": {"utilization": 0.42, "resetsAt": 1_900_000_000},
+        "seven_day": {"utilization": 0.91, "resetsAt": 1_900_000_000},
+    }
+    both = told(status="allowed_warning", rateLimitType="seven_day", unifiedWindows=windows)
+    assert [(each["window"], each["used"], each["status"]) for each in both] == [
+        ("five_hour", 0.42, None),
+        ("seven_day", 0.91, "allowed_warning"),
+    ]
+    assert told(status=7, rateLimitType=["x"], unifiedWindows="none") == []
+
+
+def test_an_answer_is_on_its_way_from_the_last_result_of_a_tool_on() -> None:
+    """An agent that is stopped at a limit is not stopped then: the answer is paid for, and would not be counted."""
+
+    def call(tool: str) -> dict[str, Any]:
+        return {"type": "assistant", "message": {"id": "m", "content": [{"type": "tool_use", "id": tool, "name": "T"}]}}
+
+    def result(tool: str, **more: Any) -> dict[str, Any]:
+        return {"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": tool}]}, **more}
+
+    def event(**data: Any) -> dict[str, Any]:
+        return {"type": "stream_event", "event": data}
+
+    begun = event(type="message_start", message={"id": "n", "model": "m", "usage": {"input_tokens": 5}})
+    expected = [
+        (call("1"), False), (call("2"), False), (result("1"), False), (result("3", parent_tool_use_id="2"), False),
+        (result("2"), True), ({"type": "system", "subtype": "status", "status": "requesting"}, True), (begun, True),
+        (event(type="message_delta", usage={"output_tokens": 7}), False), (call("4"), False), (result("4"), True),
+        ({"type": "result", "subtype": "error_max_budget_usd", "is_error": True}, False),
+    ]  # fmt: skip
+    state: dict[str, Any] | None = None
+    for line, is_answering in expected:
+        conversation = Claude().converse(ORDER, state)
+        conversation.hear(json.dumps(line).encode(), stderr=False)
+        state = json.loads(json.dumps(dict(conversation.state())))
+        assert conversation.is_answering == is_answering, line
+
+
+@pytest.mark.parametrize("session", ["../../../../etc/passwd", "x" * 100_000, "not-a-uuid", "", 7, None, ["a"]])
+def test_a_session_whose_id_is_none_is_the_one_that_was_ordered(session: object) -> None:
+    """A14: the id is the name of a file, and what is recorded is used when the agent is resumed."""
+    line = {"type": "system", "subtype": "init", "session_id": session, "model": "m"}
+    found, conversation = hear_all([json.dumps(line).encode()])
+    is_said = isinstance(session, str) and session
+    assert [fact["id"] for fact in found if fact["kind"] == "session"] == ([ORDER.session] if is_said else [])
+    assert str(session) not in json.dumps([found, dict(conversation.state())]) or not is_said
 
 
 def test_costs_of_an_older_version_are_differences_of_its_totals() -> None:

@@ -193,5 +193,5 @@ def test_log_lines_are_kept_and_greetings_are_not(conversation: CodexConversatio
     assert not plain(conversation.hear(b"Reading prompt from stdin...", stderr=True).facts)
     assert not plain(conversation.hear(b"", stderr=True).facts)
     logged = plain(conversation.hear(b"2026-03-01T10:00:00Z ERROR codex_core: x\xff", stderr=True).facts)
-    assert logged[0]["kind"] == "line"
+    assert logged[0]["kind"] == "diagnostic"
     assert logged[0]["stderr"]

@@ -80,10 +80,19 @@ def test_the_workspace_is_not_trusted_under_the_name_codex_knows_it_by(tmp_path:
 
 
 def test_only_the_user_can_trust_a_workspace(tmp_path: Path) -> None:
-    trusting = {"MAOS_CODEX_TRUST_WORKSPACE": "1"}
-    (trusted,) = settings(an_order(tmp_path, env=trusting))["projects"].values()
-    (not_trusted,) = settings(an_order(tmp_path), {**STUB, **trusting})["projects"].values()
+    trusting = settings(an_order(tmp_path, project=["settings"], project_text="Be kind."))
+    (trusted,) = trusting["projects"].values()
+    (not_trusted,) = settings(an_order(tmp_path))["projects"].values()
     assert (trusted["trust_level"], not_trusted["trust_level"]) == ("trusted", "untrusted")
+    assert trusting["features"]["hooks"] is False
+    assert "developer_instructions" not in trusting  # Codex reads AGENTS.md of a trusted folder by itself
+    assert "hooks" not in settings(an_order(tmp_path, project=["settings", "hooks"]))["features"]
+
+
+def test_the_instructions_of_a_project_need_no_trust(tmp_path: Path) -> None:
+    found = settings(an_order(tmp_path, project=["instructions"], project_text="Be kind.", instructions="Be quick."))
+    assert found["developer_instructions"] == "Be quick.\n\nBe kind."
+    assert [each["trust_level"] for each in found["projects"].values()] == ["untrusted"]
 
 
 def test_any_text_survives_the_way_into_the_settings(tmp_path: Path) -> None:

@@ -63,9 +63,10 @@ async def test_an_exception_is_the_agents_failure_with_its_traceback(tmp_path: P
     verdict = understand(Ending(exit_code=code), run.heard)
     assert verdict is not None
     assert verdict.failure == "failed"
-    assert "LookupError: no such number" in verdict.message
-    assert "job.py" in verdict.message
-    assert "function_child" not in verdict.message
+    assert verdict.message == "LookupError: no such number"
+    [traceback] = [each["traceback"] for each in run.of("trouble")]
+    assert "job.py" in traceback
+    assert "function_child" not in traceback
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,13 @@ def test_its_home_and_temporary_folder_are_private(tmp_path: Path) -> None:
 
 
 def test_values_that_look_like_keys_are_secrets(tmp_path: Path) -> None:
-    env = {"DEPLOY_TOKEN": "t0ken-value", "COLOUR": "turquoise", "API_KEY": "short"}
+    env = {
+        "DEPLOY_TOKEN": "t0ken-value",
+        "COLOUR": "turquoise",
+        "API_KEY": "short",
+        "MY_TOKENS": "128000",
+        "MODE_AUTH": "enabled",
+    }
     command = command_of(Shell(), an_order(tmp_path, argv=["true"], env=env))
     assert command.secrets == {"DEPLOY_TOKEN": "t0ken-value"}
 

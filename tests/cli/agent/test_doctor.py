@@ -8,15 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from click.testing import CliRunner
 
 import maos
 from maos import settings
 from maos.cli.program import program
+from maos.engine.streams import RUN
 from maos.holder import process_tree
-from maos.store.contract import Document
 from tests.cli.agent.conftest import TICKING, Agents, Call, Start, holder_of, lives, wait_until
 from tests.cli.conftest import Terminal
 
@@ -148,13 +147,10 @@ def test_a_kept_fold_that_is_not_what_its_events_say_is_named_and_dropped(
             plan = {"tasks": [{"name": "a", "command": ["true"]}]}
             run = await m.runs.create(plan, folder=tmp_path, options={"in_place": True})
             run = await m.runs.execute(run.id)
-            document = await m.journal.store.load("run", run.id)
-            assert document is not None
-            assert document.body is not None
-            kept = msgspec.json.decode(document.body)
-            kept["fold"]["request"] = "something else"
-            changed = Document("run", run.id, document.version, msgspec.json.encode(kept))
-            await m.journal.store.append(documents=[changed])
+            kept = RUN.kept(await m.journal.store.load("run", run.id))
+            assert kept is not None
+            kept.request = "something else"
+            await m.journal.store.append(documents=[RUN.keep(kept, packed=True)])
             return run.id
 
     id = asyncio.run(prepare())

@@ -109,7 +109,7 @@ def test_raw_output_is_what_was_printed(here: Path, start: Start, call: Call, te
     raw = start("agent", "logs", "binary", "--raw")
     assert raw.end() == 0
     assert raw._out.read_bytes() == b"a\tb\x1b[1m\r\n\xff\xfe\n"
-    assert call("agent", "logs", "binary").stdout == "a       b\\x1b[1m\n\\xff\\xfe\ndone\n"
+    assert call("agent", "logs", "binary").stdout == "a       b\n\\xff\\xfe\ndone\n"
     assert call("agent", "logs", "binary", "--raw", "--json").returncode == 2
     screen = terminal("agent", "logs", "binary", "--raw")
     assert screen.end() == 2
@@ -129,4 +129,4 @@ def test_hostile_output_steers_no_terminal(here: Path, call: Call, terminal: typ
     assert screen.end() == 0
     shown = OUR_STYLES.sub("", screen.text.replace("\r\n", "\n"))
     assert [char for char in shown if not char.isprintable() and char != "\n"] == []
-    assert "owned" in shown
+    assert "gnp.exe found: " in shown

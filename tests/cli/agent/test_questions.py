@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from maos.engine.principals import person
 from tests.cli.agent.conftest import Agents, Call, Start, wait_until
 from tests.cli.conftest import Terminal
 
@@ -24,11 +25,11 @@ def test_a_person_at_the_terminal_is_asked(
 ) -> None:
     screen = terminal(*asking("rm -rf build"))
     screen.wait_for("rm -rf build?")
-    screen.wait_for("[y/n]: ")
+    screen.wait_for("[yes, no, always, never]: ")
     for line in typed.splitlines(keepends=True):
         screen.type(line)
         if line == "what\n":
-            screen.wait_for("yes or no?")
+            screen.wait_for("neither yes nor no")
     screen.wait_for(f"answered {answer}")
     assert screen.end() == 0
     assert "I look around." in screen.text
@@ -54,10 +55,10 @@ def test_a_question_is_answered_from_elsewhere(here: Path, start: Start, call: C
     assert unclear.returncode == 2
     assert call("agent", "answer", "asker", "no-such-request", "yes").returncode == 3
     done = call("agent", "answer", "asker", asked, "no", "--why", "not today")
-    assert done.stdout == "asker may not use Run  rm -rf build\n"
+    assert done.stdout == f"asker/{asked} is answered: no\n"
     engine.wait_for("answered reject_it")
     assert engine.end() == 0
-    assert "refused: Run  rm -rf build (not today)" in call("agent", "logs", "asker").stdout
+    assert f"refused by {person()}: Run  rm -rf build (not today)" in call("agent", "logs", "asker").stdout
     nothing = call("agent", "answer", "asker", "yes")
     assert nothing.returncode == 3
     assert "asks for nothing" in nothing.stderr

@@ -78,7 +78,7 @@ def test_every_event_as_json(here: Path, call: Call) -> None:
         (["--", "./no-such-file"], 1, "cannot start ./no-such-file: No such file or directory"),
         (["--kind", "nonsense", "task"], 2, "there is no kind of agent called 'nonsense'"),
         (["--name", "a/b", "true"], 2, "'a/b' cannot name an agent that runs"),
-        (["--env", "MAOS_UNSET", "true"], 2, "the variable MAOS_UNSET should be passed on, and is not set"),
+        (["--env", "NOT_SET", "true"], 2, "the variable NOT_SET should be passed on, and is not set"),
         (["--kind", "claude", "two", "words"], 2, "the task has 2 parts"),
         (["--instructions", "@nowhere", "true"], 2, "nowhere cannot be read"),
         (["--time-limit", "soon", "true"], 2, "'soon' is not a duration"),
@@ -129,7 +129,7 @@ def test_agents_are_listed_and_shown(here: Path, call: Call, agents: Agents) -> 
     call("agent", "run", "--name", "first", "echo 'discovery: water'; echo bye")
     call("agent", "run", "--name", "second", "exit 2")
     listed = call("agent", "list").stdout.splitlines()
-    assert listed[0].split() == ["agent", "kind", "status", "since", "cost", "tokens", "doing"]
+    assert listed[0].split() == ["agent", "kind", "status", "since", "cost", "tokens", "left", "doing"]
     assert listed[1].split()[:3] == ["second", "shell", "failed"]
     assert "exit code 2" in listed[1]
     assert listed[2].split()[:3] == ["first", "shell", "done"]
@@ -146,7 +146,31 @@ def test_agents_are_listed_and_shown(here: Path, call: Call, agents: Agents) -> 
 def test_nothing_to_list(here: Path, call: Call) -> None:
     assert "there is no database" in call("agent", "list").stderr
     call("state", "create", "someone")
-    assert call("agent", "list").stdout == "no agents; `maos agent run -- COMMAND` runs one\n"
+    assert call("agent", "list").stdout.splitlines() == [
+        "no agents; `maos agent run -- COMMAND` runs one",
+        "1 agent has a state and has not run (`maos state list`)",
+    ]
+
+
+def test_an_agent_is_one_thing_whether_it_has_a_state_has_run_or_both(here: Path, call: Call, agents: Agents) -> None:
+    """The two lists do not contradict each other."""
+    call("state", "create", "planned")
+    call("agent", "run", "--name", "both", "echo hi")
+    call("agent", "run", "--name", "ran", "echo hi")
+    call("state", "create", "both")
+    assert json.loads(call("agent", "list", "--json").stdout)["never_run"] == 1
+    assert "1 agent has a state and has not run" in call("agent", "list").stdout
+    for command in (("agent", "show"), ("status",), ("logs",)):
+        refused = call(*command, "planned")
+        assert refused.returncode == 3
+        assert refused.stderr.splitlines() == [
+            "error: agent 'planned' has a state and has not run",
+            "hint: `maos state show planned` shows it",
+        ]
+    assert "agent 'ran' has no state" in call("state", "show", "ran").stderr
+    assert "state         version 1: maos state show both" in call("agent", "show", "both").stdout.splitlines()
+    assert (agents.shown("both")["state_version"], agents.shown("ran")["state_version"]) == (1, 0)
+    assert not any(line.startswith("state ") for line in call("agent", "show", "ran").stdout.splitlines())
 
 
 def test_the_beginning_of_a_name_is_enough_when_it_is_clear(here: Path, call: Call) -> None:
@@ -183,7 +207,7 @@ def test_work_in_a_worktree_is_looked_at_and_merged(here: Path, call: Call) -> N
     assert "old.txt" in blocked.stderr
     (here / "old.txt").write_text("one\n")
     merged = call("agent", "merge", "writer")
-    assert merged.stdout.startswith("writer: 2 files merged as commit ")
+    assert merged.stdout.startswith("writer: merged as 1 commit on ")
     assert (here / "old.txt").read_text() == "one\ntwo\n"
     assert call("agent", "merge", "writer").stdout == "nothing to merge: your branch has everything already\n"
 

@@ -1,5 +1,6 @@
 """How facts look to people, and how numbers are said."""
 
+import subprocess
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -8,12 +9,13 @@ import pytest
 
 from maos.cli import words
 from maos.cli.agent import status
-from maos.cli.agent.live import OutputPrinter
+from maos.cli.agent.output import OutputPrinter
 from maos.model.attempt import Attempt
 from maos.model.events import facts
 from maos.model.events.facts import Fact
 from maos.model.failure import TABLE
-from maos.views.agents import AgentEvent, status_of
+from maos.views.agent_status import status_of
+from maos.views.agents import AgentEvent
 
 
 def heard(*found: Fact, messages: Mapping[int, str] | None = None) -> AgentEvent:
@@ -27,7 +29,8 @@ def heard(*found: Fact, messages: Mapping[int, str] | None = None) -> AgentEvent
         ([facts.ToolUse("1", "Bash", {"command": "ls\n-la", "description": "list"})], "→ Bash  ls -la\n"),
         ([facts.ToolUse("1", "Grep", {"glob": "*.py", "n": 1})], '→ Grep  {"glob": "*.py", "n": 1}\n'),
         ([facts.ToolUse("1", "Bash", {"command": "x" * 999})], f"→ Bash  {'x' * 151}…\n"),
-        ([facts.ToolUse("1", "T", None), facts.ToolUse("1", "T", None)], "→ T\n"),
+        ([facts.ToolUse("1", "T", None), facts.ToolUse("1", "T", None), facts.ToolResult("1", "fine")], "→ T\n"),
+        ([facts.ToolUse("1", "Terminal"), facts.ToolUse("1", "make", {"command": "make"})], "→ make\n"),
         ([facts.ToolResult("1", "fine")], ""),
         ([facts.ToolResult("1", "no such file\nat all", failed=True)], "  failed: no such file at all\n"),
         ([facts.Retry(attempt=1, delay_s=8, status=529)], "retries in 8.0 s (status 529)\n"),
@@ -39,6 +42,7 @@ def heard(*found: Fact, messages: Mapping[int, str] | None = None) -> AgentEvent
         ([facts.SessionOpened("s")], ""),
         ([facts.Thought("hm\nhm")], "… hm hm\n"),
         ([facts.Unknown.of("?")], "?\n"),
+        ([facts.Diagnostic.of("starting up", stderr=True)], "starting up\n"),
         ([facts.Text("one\ntwo"), facts.TurnEnded("two")], "one\ntwo\n"),
         ([facts.Text("one", message="m"), facts.Text("two", message="m"), facts.TurnEnded("one two")], "one\ntwo\n"),
         ([facts.Text("one"), facts.TurnEnded("three")], "one\nthree\n"),
@@ -47,13 +51,34 @@ def heard(*found: Fact, messages: Mapping[int, str] | None = None) -> AgentEvent
         ([facts.Text("hello"), facts.Discovery("found", "gold")], "hello\n★ found: gold\n"),
         ([facts.AgentPlan([{"content": "a", "status": "completed"}, {"content": "b", "status": "in_progress"}])],
          "plan: 1 of 2 done, now: b\n"),
-        ([facts.Line.of("\x1b[2Jx\r")], "\\x1b[2Jx\n"),
+        ([facts.Line.of("\x1b[2Jx\x08\r")], "x\\x08\n"),
     ],
     ids=lambda value: "".join(each.data["kind"] for each in value) if isinstance(value, list) else None,
 )  # fmt: skip
 def test_facts_as_lines(found: list[Fact], shown: str, capsys: pytest.CaptureFixture[str]) -> None:
     OutputPrinter(beside=sys.stdout).show(heard(*found))
     assert capsys.readouterr().out == shown
+
+
+def test_diagnostics_of_the_program_are_in_the_log_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    OutputPrinter(beside=sys.stderr).show(heard(facts.Diagnostic.of("starting up", stderr=True), facts.Text("hello")))
+    assert capsys.readouterr() == ("hello\n", "")
+
+
+def test_what_was_said_first_is_first_where_both_streams_are_one_pipe() -> None:
+    """As with `maos agent run … 2>&1 | less`: Python writes to a pipe late, and to standard error at once."""
+    program = """
+import sys
+from maos.cli.agent.output import OutputPrinter
+from maos.model.events import facts
+from tests.cli.agent.test_words import heard
+said = (facts.Text("one"), facts.ToolUse("1", "T", {"command": "x"}), facts.Text("two"), facts.Line.of("three"))
+OutputPrinter(beside=sys.stderr).show(heard(*said))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["one", "→ T  x", "two", "three"]
 
 
 def test_a_message_is_shown_when_the_agent_gets_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,7 +111,7 @@ def test_money(usd: float, text: str) -> None:
 
 
 def exit_code(state: str, failure: str) -> int:
-    return status.exit_code(status_of([Attempt(id="a.1", status=state, failure=failure)]))
+    return status.exit_code(status_of([Attempt(id="a.1", status=state, failure=failure)], 0))
 
 
 def test_every_failure_has_an_exit_code() -> None:

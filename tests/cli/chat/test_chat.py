@@ -4,6 +4,8 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.cli.agent.conftest import Agents, Call, Start, lives, wait_until
 from tests.cli.chat.conftest import Talk, heard
 from tests.cli.orchestrate.conftest import Plan, begun, go, waits
@@ -13,15 +15,16 @@ def test_a_request_is_planned_approved_and_carried_out(repository: Path, talk: T
     """R-101, R-109: what agents find is seen as they find it, and the summary says what became of it."""
     chat = talk("--kind", kind)
     chat.say("Build a door")
-    plan = chat.wait_for("plan")
+    plan = chat.wait_for("plan_proposed")
     assert [each["name"] for each in plan["tasks"]] == ["api", "docs"]
-    assert "run" not in chat.kinds()  # nobody has said yes
+    chat.wait_for("question_asked")
+    assert chat.kinds().count("task_started") == 1  # the planner: nobody has said yes
     chat.say("yes")
     chat.wait_for("discovery", text="a door")
     go(repository, "api")
     assert chat.end() == 0
     done = chat.wait_for("summary")
-    assert (done["status"], done["done"], done["run"]) == ("completed", 2, plan["run"])
+    assert (done["status"], done["done"], done["run"]) == ("completed", 3, plan["run"])
     assert chat.kinds().index("task_started") < chat.kinds().index("discovery") < chat.kinds().index("summary")
     assert chat.kinds().count("summary") == 1
 
@@ -30,20 +33,25 @@ def test_a_plan_is_changed_in_words_and_then_refused(repository: Path, talk: Tal
     chat = talk("--kind", kind)
     chat.say("Build a door", "smaller, please", "no")
     chat.wait_for("reply", text="nothing was started; say what is to be done")
-    plans = [each for each in chat.seen if each["kind"] == "plan"]
+    plans = [each for each in chat.seen if each["kind"] == "plan_proposed"]
     assert [[task["name"] for task in each["tasks"]] for each in plans] == [["api", "docs"], ["only"]]
-    told = agents.shown(f"{plans[0]['run']}-plan")["order"]["task"]
+    told = agents.shown(f"{plans[0]['run']}.plan")["order"]["task"]
     assert "wants this change of the plan:\n\nsmaller, please" in told
     assert chat.end() == 0
-    assert "run" not in chat.kinds()
+    assert {each["task"] for each in chat.seen if each["kind"] == "task_started"} == {"plan"}
 
 
 def test_nobody_who_says_yes_is_not_a_yes(repository: Path, talk: Talk, kind: str) -> None:
     chat = talk("--kind", kind)
     chat.say("Build a door")
-    assert chat.end() == 2
-    assert chat.wait_for("error")["what"] == "the plan was not approved; nothing was started"
-    assert "run" not in chat.kinds()
+    assert chat.end() == 6
+    assert chat.wait_for("error")["what"] == "the plan was not approved"
+    assert {each["task"] for each in chat.seen if each["kind"] == "task_started"} == {"plan"}
+    go(repository, "api")
+    again = talk(chat.wait_for("run")["run"])
+    again.say("yes", "yes")  # resume, and run the plan that was made before
+    assert again.end() == 0
+    assert [each["task"] for each in again.seen if each["kind"] == "task_started"] == ["api", "docs"]
 
 
 def test_auto_is_a_yes_in_advance(repository: Path, talk: Talk, kind: str) -> None:
@@ -76,7 +84,7 @@ def test_a_permission_is_asked_and_answered_with_a_reason(
     chat = talk("--kind", kind)
     chat.say("Build a door", "smaller", "yes", "/wait", "no, it is needed", "/wait")
     done = chat.wait_for("summary")
-    assert [each["result"] for each in done["tasks"]] == ["answered reject"]
+    assert [each["result"] for each in done["tasks"]] == ["Smaller: only", "answered reject"]
     assert chat.wait_for("permission_requested")["task"] == "only"
     assert chat.end() == 0
 
@@ -197,34 +205,39 @@ def test_a_killed_conversation_goes_on(repository: Path, plan: Plan, talk: Talk,
     assert (done["status"], begun(repository, "a")) == ("completed", 1)
 
 
+@pytest.mark.parametrize("moment", ["planning", "asking"])
 def test_a_conversation_that_was_killed_before_its_plan_was_approved_goes_on(
-    repository: Path, talk: Talk, kind: str, agents: Agents
+    repository: Path, talk: Talk, kind: str, agents: Agents, moment: str
 ) -> None:
-    """The plan that an agent made is not made again: the same attempt is taken up."""
+    """The plan that an agent made is not made again: the same attempt is taken up, and the same question is asked."""
     chat = talk("--kind", kind)
     chat.say("Build a door, slowly")
     wait_until((repository / "planning").exists)
+    if moment == "asking":
+        go(repository, "plan")
+        chat.wait_for("question_asked")
     chat.process.kill()
     chat.process.wait()
     go(repository, "plan", "api")
     planner = next(iter(agents.listed()))
-    again = talk("--kind", kind, planner.removesuffix("-plan"))
+    again = talk("--kind", kind, planner.removesuffix(".plan"))
     again.say("yes", "yes")
     assert again.end() == 0
     assert again.wait_for("summary")["status"] == "completed"
     assert len(agents.shown(planner)["attempts"]) == 1
 
 
-def test_ctrl_c_stops_the_planning_and_not_the_conversation(repository: Path, talk: Talk, kind: str) -> None:
+def test_ctrl_c_while_it_is_planned_pauses_and_leaves(repository: Path, talk: Talk, kind: str, agents: Agents) -> None:
     chat = talk("--kind", kind)
     chat.say("Build a door, slowly")
     wait_until((repository / "planning").exists)
     chat.process.send_signal(signal.SIGINT)
-    chat.wait_for("reply", text="there is no plan; nothing was started")
-    chat.say("Build a door")
-    chat.wait_for("plan")
-    chat.say("no")
-    assert chat.end() == 0
+    assert chat.ended() == 130
+    go(repository, "plan", "api")
+    again = talk(chat.wait_for("run")["run"])
+    again.say("yes", "yes")
+    assert again.end() == 0
+    assert again.wait_for("summary")["status"] == "completed"
 
 
 def test_ctrl_c_pauses_and_a_second_one_lets_go(repository: Path, plan: Plan, talk: Talk, agents: Agents) -> None:

@@ -1,6 +1,7 @@
 """A conversation at a terminal: what happens meanwhile is shown above the line that is being typed."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -136,8 +137,9 @@ def test_a_terminal_that_does_not_read_delays_no_run(
 ) -> None:
     """The engine records what its agents do, and finishes the run, while its terminal takes nothing."""
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
-    noisy = "i=0; while [ $i -lt 3000 ]; do echo found: thing $i; i=$((i+1)); done"
-    screen = terminal("orchestrate", "--plan", str(plan(a=noisy, b=("echo done", "a"))), "--auto", "--kind", "shell")
+    noisy = f"i=0; while [ $i -lt 50 ]; do echo found: thing $i {'x' * 150}; i=$((i+1)); done"
+    tasks = {f"a{number}": noisy for number in range(12)}
+    screen = terminal("orchestrate", "--plan", str(plan(**tasks, b=("echo done", "a0"))), "--auto", "--kind", "shell")
 
     def completed() -> bool:
         listed = call("orchestration", "list", "--json")
@@ -146,4 +148,4 @@ def test_a_terminal_that_does_not_read_delays_no_run(
 
     wait_until(completed)
     assert screen.end() == 0  # only now it is read
-    assert "a  ★ found: thing 2999" in screen.text
+    assert all(re.search(rf"{name} +★ found: thing 49", screen.text) for name in tasks)

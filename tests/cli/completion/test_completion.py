@@ -55,6 +55,12 @@ def test_bash_completes_names_of_the_database(db: Path, bash: Ask) -> None:
     assert bash("--db", str(db), "state", "show", "pl") == ["planner"]
 
 
+def test_a_name_that_a_shell_would_run_is_not_offered(db: Path, bash: Ask, invoke: Invoke) -> None:
+    for name in ("$(id)", "a;b", "`id`", "two words"):
+        assert invoke("state", "create", name).exit_code == 0
+    assert set(bash("state", "show", "")) == {"planner", "reviewer"}
+
+
 def test_runs_agents_and_questions_are_completed(runs: Sequence[str], bash: Ask) -> None:
     first, second = sorted(runs)
     assert bash("resume", "r-") == [first, second]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from maos.settings import config_folder
 from tests.cli.conftest import Invoke, Run
 
 
@@ -32,7 +33,9 @@ def settings(invoke: Invoke, *args: str) -> dict[str, dict[str, Any]]:
 
 
 def test_show_tells_where_each_value_comes_from(project: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    project.write_text("[checkpoint]\ninterval_s = 60\n[cleanup.of.nightly]\nkeep_runs = 3\n")
+    project.write_text("[checkpoint]\ninterval_s = 60\n")
+    config_folder().mkdir(parents=True)
+    (config_folder() / "maos.toml").write_text("[cleanup.of.nightly]\nkeep_runs = 3\n")
     monkeypatch.setenv("MAOS_CHECKPOINT_STEPS", "5")
     monkeypatch.setenv("MAOS_NOTIFY", "json://t0psecret")
     lines = invoke("config", "show").stdout.splitlines()

@@ -88,7 +88,23 @@ def test_a_question_and_the_end_are_told(
     assert call(*command, "yes").returncode == 0
     assert engine.end() == 0
     assert server.titles() == ["a check asks you", "completed, 1 of 1 tasks done"]
+    assert "http" not in "".join(each["message"] for each in server.heard)  # no page is known
     assert _notices(call) == [("question", {"1 (json)": "sent"}), ("completed", {"1 (json)": "sent"})]
+
+
+def test_a_link_opens_the_question_on_the_page(
+    repository: Path, plan: Plan, start: Start, call: Call, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAOS_SERVE_URL", "https://maos.example.org/")
+    gated = {"command": ["true"], "gates": [{"person": "Is it good?"}]}
+    engine = start("run", "-f", str(plan(a=gated)), "--auto", "--notify", server.url)
+    wait_until(lambda: server.heard)
+    *_words, command, link = server.heard[0]["message"].splitlines()
+    ref = command.split()[2]
+    assert link == f"https://maos.example.org/#/inbox/{ref}"
+    assert call("answer", ref, "yes").returncode == 0
+    assert engine.end() == 0
+    assert server.heard[-1]["message"].splitlines()[-1] == f"https://maos.example.org/#/run/{ref.partition('/')[0]}"
 
 
 def test_a_failure_and_a_limit_are_told(repository: Path, plan: Plan, call: Call, server: Server) -> None:
@@ -122,7 +138,7 @@ def test_a_server_that_fails_is_asked_again_and_no_run_waits_for_it(
     wait_until(lambda: len(server.heard) == 2)
     assert [each["status"] for each in server.heard] == [500, 200]
     assert "not sent to address 1 (json): maos r-" in engine.stdout
-    assert _notices(call) == [("question", {"1 (json)": "sent"})]
+    wait_until(lambda: _notices(call) == [("question", {"1 (json)": "sent"})])  # the engine records it after the reply
     engine.signal(signal.SIGINT)
     assert engine.end() == 130
 

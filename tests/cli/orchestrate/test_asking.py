@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from maos.engine.principals import person
 from tests.cli.agent.conftest import Call, Start, wait_until
 from tests.cli.agent.test_questions import AGENT
 from tests.cli.conftest import Terminal
@@ -25,14 +26,24 @@ def test_a_question_is_answered_in_the_live_view(repository: Path, plan: Plan, t
     screen.wait_for("'perhaps' is neither yes nor no")
     screen.type("yex\x7fs\r")
     assert screen.end() == 0
-    assert "a  · is answered: yes" in screen.text
+    assert f"a  · is answered by {person()}: yes" in screen.text
+
+
+def test_a_check_is_shown_while_it_runs(repository: Path, plan: Plan, terminal: Open) -> None:
+    go = repository / "check.go"
+    check = ["sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done"]
+    screen = terminal("run", "-f", str(plan(a={"command": ["true"], "gates": [{"command": check}]})), "--auto")
+    screen.wait_for("0 running · 1 being checked")
+    screen.wait_until(lambda: f"a  checked    sh -c 'until [ -e {go}"[:40] in screen.shown)
+    go.touch()
+    assert screen.end() == 0
 
 
 def test_permissions_are_asked_one_after_the_other(repository: Path, plan: Plan, terminal: Open, call: Call) -> None:
     path = plan(a={"task": "do something"})
     screen = terminal("run", "-f", str(path), "--auto", "--permission", "ask", *asking("first", "second"))
     screen.wait_for("asks to use Run first")
-    screen.wait_for("yes or no › ")
+    screen.wait_for("yes, no, always or never › ")
     screen.type("yes\r")
     screen.wait_for("asks to use Run second")
     screen.type("no, use git mv\r")
@@ -40,7 +51,10 @@ def test_permissions_are_asked_one_after_the_other(repository: Path, plan: Plan,
     run = documents(call("ps", "--json").stdout.replace("\n", ""))[0]["runs"][0]["id"]
     log = call("agent", "logs", f"{run}.a").stdout
     assert "answered allow_it reject_it" in log
-    assert "refused: Run  second (use git mv)" in log
+    assert f"refused by {person()}: Run  second (use git mv)" in log
+    for shown in (screen.words, " ".join(call("logs", run).stdout.split())):
+        assert f"a · allowed by {person()}: Run first" in shown
+        assert f"a · refused by {person()}: Run second (use git mv)" in shown
 
 
 def test_what_is_answered_elsewhere_is_asked_no_more(repository: Path, plan: Plan, terminal: Open, call: Call) -> None:
@@ -69,7 +83,7 @@ def test_a_question_can_be_left_to_others(repository: Path, plan: Plan, terminal
 def test_without_a_terminal_it_is_told_how_to_answer(repository: Path, plan: Plan, start: Start, call: Call) -> None:
     path = plan(a={"task": "do something"})
     engine = start("run", "-f", str(path), "--auto", "--permission", "ask", *asking("rm -rf build"))
-    engine.wait_for("a  ? asks to use Run rm -rf build  (`maos agent answer ")
+    engine.wait_for("a  ? asks to use Run rm -rf build  (`maos answer ")
     command = engine.stdout.partition("(`maos ")[2].partition("`)")[0].split()
     assert call(*command).returncode == 0
     assert engine.end() == 0
@@ -84,8 +98,9 @@ def test_what_was_asked_before_a_crash_is_asked_again_on_resuming(
     engine.wait_for("asks to use Run")
     engine.kill()
     screen = terminal("resume")
-    screen.wait_for("asks to use Run rm -rf build")
-    screen.wait_for("yes or no › ")
+    screen.wait_for("asks to use Bash")
+    screen.wait_for("rm -rf build")
+    screen.wait_for("yes, no, always or never › ")
     screen.type("yes\r")
     assert screen.end() == 0
     wait_until(lambda: "completed" in screen.text)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from maos.engine.principals import person
 from tests.cli.agent.conftest import Agents, Call, Start, lives, wait_until
 from tests.cli.conftest import WAIT_S_MAX
 from tests.cli.orchestrate.conftest import Plan, begun, documents, go, waits
@@ -234,5 +235,5 @@ def test_a_person_is_asked_and_answers_from_elsewhere(repository: Path, plan: Pl
     assert "▸ started" not in engine.stdout.partition("\nafter  ")[2]
     assert call(*command, "yes").returncode == 0
     assert engine.end() == 0
-    assert "write  · is answered: yes\nwrite  · passed check 1 of 1\n" in engine.stdout
+    assert f"write  · is answered by {person()}: yes\nwrite  · passed check 1 of 1 by {person()}\n" in engine.stdout
     assert "after  ✓ done" in engine.stdout

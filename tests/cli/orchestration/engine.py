@@ -13,6 +13,7 @@ from pathlib import Path
 import maos
 from maos.clock import SystemClock
 from maos.model.run import Run, TaskState
+from maos.runs.budgets import Purse
 from maos.runs.decisions import Outcome
 from maos.runs.service import Runs
 
@@ -39,6 +40,9 @@ class Hands:
 
     async def complete(self, run: Run, task: TaskState) -> Outcome:
         return Outcome()
+
+    def watch(self, purse: Purse) -> None:
+        """Nothing here costs money."""
 
     async def stop(self, run: Run, task: TaskState) -> None:
         self._stopped.add(task.name)

@@ -13,6 +13,7 @@ import pytest
 import maos
 from maos.clock import SystemClock
 from maos.engine import questions
+from maos.engine.principals import person
 from tests.cli.agent.conftest import Call, Start, wait_until
 from tests.cli.conftest import Terminal
 from tests.cli.orchestration.conftest import Ask, Begin, Until
@@ -56,9 +57,9 @@ def test_a_question_is_shown_answered_and_told_to_its_agent(
     assert found["asked"]
     shown = call("questions").stdout
     assert f"? {engine.run}.api asks: Which database?" in shown
-    assert 'answer with: maos answer q-3fa2 "…"' in shown
-    assert "choose: SQLite | PostgreSQL" in shown
-    assert f'maos answer {engine.run}/q-3fa2 "…"' in call("status", engine.run).stdout
+    assert "answer with: maos answer q-3fa2 SQLite|PostgreSQL" in shown
+    assert "  it must scale\n  1 SQLite   2 PostgreSQL\n" in shown
+    assert f"maos answer {engine.run}/q-3fa2 SQLite|PostgreSQL" in call("status", engine.run).stdout
     wrong = call("answer", "q-3fa2", "Oracle")
     assert wrong.returncode == 2
     assert "SQLite, PostgreSQL" in wrong.stderr
@@ -68,7 +69,7 @@ def test_a_question_is_shown_answered_and_told_to_its_agent(
     assert told == "Answer to your question 'Which database?': PostgreSQL"
     late = call("answer", "q-3fa2b1c4d5e6", "SQLite")
     assert late.returncode == 4
-    assert "was answered already, by person: PostgreSQL" in late.stderr
+    assert f"was answered already, by {person()}: PostgreSQL" in late.stderr
     assert call("answer", "q-nothing", "SQLite").returncode == 3
 
 
@@ -144,13 +145,51 @@ def test_a_permission_that_an_agent_asks_for_is_a_question_like_others(
     (found,) = ask("questions")["questions"]
     assert (found["kind"], found["asked_by"], found["run"]) == ("permission", ["asker"], None)
     assert found["tool"] == {"name": "Run", "input": found["tool"]["input"]}
-    assert "? asker asks to use Run  rm -rf build" in call("status").stdout
+    assert "? asker asks to use Bash\n    rm -rf build\n" in call("status").stdout
     assert call("answer", "asker", "maybe").returncode == 2
     done = call("answer", "asker", "no", "--why", "not today")
     assert done.returncode == 0
     engine.wait_for("answered reject_it")
     assert engine.end() == 0
     assert call("questions").stdout == "no open questions\n"
+
+
+def test_always_makes_a_rule_that_is_shown_and_revoked(here: Path, start: Start, ask: Ask, call: Call) -> None:
+    """The question says what each answer does; the second request is not asked."""
+    kind = shlex.join([sys.executable, str(ASKING), "pytest -q", "pytest -x", "pytest; ls"])
+    engine = start("agent", "run", "--name", "asker", "--kind", f"acp:{kind}", "do something")
+    engine.wait_for("answer with:")
+    shown = call("inbox").stdout
+    assert "  always  allow exactly this command from now on, for this agent\n" in shown
+    assert "wider:  --pattern 'Bash(pytest *)' --for agent|project" in shown
+    assert "yes|no|always|never" in shown
+    refused = call("answer", "asker", "always", "--pattern", "ruff *")
+    assert (refused.returncode, "does not cover" in refused.stderr) == (2, True)
+    assert call("answer", "asker", "always", "--for", "run").returncode == 2
+    done = call("answer", "asker", "always", "--pattern", "Bash(pytest *)", "--for", "project")
+    [rule] = ask("permission", "list")["rules"]
+    assert (rule["rule"], rule["allow"], rule["scope"], rule["of"]) == ("Bash(pytest *)", True, "project", str(here))
+    assert (rule["by"], rule["id"] in done.stdout) == (str(person()), True)
+    assert f"to revoke it: maos permission revoke {rule['id']}" in done.stdout
+    (left,) = wait_until(lambda: ask("inbox")["questions"])
+    assert left["command"] == "pytest; ls"
+    assert "allow exactly this command" in dict(zip(left["choices"], left["meanings"], strict=True))["always"]
+    revoked = call("permission", "revoke", rule["id"][:8])
+    assert revoked.stdout == f"{rule['id']} is revoked: Bash(pytest *)\n"
+    assert call("permission", "list").stdout.startswith("no rules")
+    assert call("agent", "answer", "asker", "never").returncode == 0
+    engine.wait_for("answered allow_it allow_it reject_it")
+    assert engine.end() == 0
+    assert [each["rule"] for each in ask("permission", "list")["rules"]] == ["Bash(=pytest; ls)"]
+
+
+def test_rules_are_added_by_hand(here: Path, ask: Ask, call: Call) -> None:
+    added = ask("permission", "add", "Bash(git push *)", "--deny")
+    assert (added["allow"], added["scope"], added["of"]) == (False, "project", str(here))
+    for wrong in (["Bash(*)"], ["Bash(a; b)"], ["Bash", "--run", "r-nothing"], ["x", "--run", "a", "--agent", "b"]):
+        assert call("permission", "add", *wrong).returncode in (2, 3)
+    assert call("permission", "revoke", "rule-nothing").returncode == 3
+    assert "refuse" in call("permission", "list").stdout
 
 
 async def test_of_two_answers_at_once_one_counts_and_the_other_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,11 +200,11 @@ async def test_of_two_answers_at_once_one_counts_and_the_other_is_told_so(monkey
 
         async def append_after_somebody(stream: str, event: Any, **more: Any) -> Any:
             monkeypatch.undo()
-            await m.runs.answer(run.id, "q-1", "SQLite", by="somebody")
+            await m.runs.answer(run.id, "q-1", "SQLite")
             return await append(stream, event, **more)
 
         monkeypatch.setattr(m.journal, "append", append_after_somebody)
-        with pytest.raises(questions.Answered, match="by somebody: SQLite"):
+        with pytest.raises(questions.Answered, match=f"by {person()}: SQLite"):
             await questions.answer(m.journal, SystemClock(), run, "q-1", "PostgreSQL")
         recorded = [record.type async for record in m.journal.read(f"inbox/{run.id}")]
         assert recorded == ["question_asked", "question_answered"]

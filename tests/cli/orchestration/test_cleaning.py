@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from maos.settings import config_folder
 from tests.cli.agent.conftest import TICKING, Agents, Call, Start, wait_until
 from tests.cli.orchestration.conftest import Ask, Begin, Until
 
@@ -47,12 +48,13 @@ def test_without_an_age_the_settings_say_what_goes(begin: Begin, ask: Ask, call:
         assert engine.wait() == "completed"
         runs.append(engine.run)
     assert ask("admin", "cleanup")["removed"] == [], "nothing is 30 days old"
-    (repository / "maos.toml").write_text("[cleanup]\nkeep_runs = 2\n")
+    config_folder().mkdir(parents=True, exist_ok=True)
+    (config_folder() / "maos.toml").write_text("[cleanup]\nkeep_runs = 2\n")
     for command in ("orchestration", "recover"):
         tried = ask(command, "cleanup", "--dry-run")
         assert [(each["run"], each["why"]) for each in tried["removed"]] == [(runs[0], "number")]
     assert ", by number\n1 worktree of 1 completed run removed, " in call("recover", "cleanup").stdout
-    (repository / "maos.toml").write_text("[cleanup.of.orchestration]\nsize_mb = 1\n")
+    (config_folder() / "maos.toml").write_text("[cleanup.of.orchestration]\nsize_mb = 1\n")
     assert ask("admin", "cleanup", "--dry-run")["removed"] == []
 
 

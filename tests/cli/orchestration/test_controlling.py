@@ -71,3 +71,29 @@ def test_a_run_is_cancelled_and_removed(begin: Begin, call: Call, ask: Ask, unti
     assert [each["id"] for each in ask("ps")["runs"]] == [engine.run]
     assert f"{engine.run} is removed" in call("rm", engine.run, "--yes").stdout
     assert ask("ps", "--all")["runs"] == []
+
+
+def test_limits_are_changed_while_the_run_is_executed_and_what_is_left_is_shown(
+    begin: Begin, call: Call, ask: Ask, until: Until
+) -> None:
+    engine = begin()
+    until(engine.run, "working")
+    done = call("update", engine.run, "--budget", "10", "--run-time", "2h", "--concurrency", "8")
+    assert done.returncode == 0
+    assert f"{engine.run}: budget $10.00, run time 2 h, agents at once 8 ($10.00, " in done.stdout
+    found = ask("status", engine.run)
+    assert (found["limits"]["cost_usd"], found["limits"]["concurrency"], found["left_usd"]) == (10.0, 8, 10.0)
+    assert 7000 < found["left_s"] <= 7200
+    assert found["left_tokens"] is None
+    assert "$0.00 of $10.00, $10.00 left" in call("status", engine.run).stdout
+    assert "$10.00" in call("ps").stdout
+    assert "budget not set → $10.00" in call("logs", engine.run).stdout.replace("unlimited →", "not set →")
+    cleared = ask("update", engine.run, "--budget", "0")
+    assert (cleared["left_usd"], cleared["limits"]["cost_usd"]) == (None, 0.0)
+    for wrong, why in ((["--concurrency", "0"], "0"), (["--budget", "-1"], "-1"), ([], "nothing is to be changed")):
+        refused = call("update", engine.run, *wrong)
+        assert (refused.returncode, why in refused.stderr) == (2, True)
+    engine.kill()
+    changed = call("update", engine.run, "--tokens", "5000")
+    assert f"resume with: maos resume {engine.run}" in changed.stdout
+    assert ask("status", engine.run)["left_tokens"] == 5000

@@ -40,7 +40,7 @@ def test_the_list_is_narrowed_by_status_or_state(begin: Begin, ask: Ask, call: C
     engine = begin()
     until(engine.run, "working")
     engine.kill()
-    for wanted, count in (("running", 1), ("interrupted", 1), ("working", 0), ("completed", 0)):
+    for wanted, count in (("running", 0), ("interrupted", 1), ("working", 0), ("completed", 0)):
         assert len(ask("ps", "--status", wanted)["runs"]) == count
     assert call("ps", "--status", "failed").stdout == "no run is failed\n1 other run (`maos ps --all`)\n"
     assert call("ps", "--status", "asleep").returncode == 2
@@ -82,7 +82,7 @@ def test_a_run_whose_engine_was_killed_is_interrupted_and_says_how_to_go_on(
     until(engine.run, "working")
     engine.kill()
     found = until(engine.run, "interrupted")
-    assert found["status"] == "running"
+    assert found["status"] == "interrupted"
     assert found["resumable"] == f"maos resume {engine.run}"
     restored = [found[name] for name in ("restoration_count", "restoration_source", "last_restored")]
     assert restored == [0, None, None]  # the first claim is its beginning
@@ -101,23 +101,24 @@ def test_a_run_whose_engine_was_killed_is_interrupted_and_says_how_to_go_on(
 
 
 @pytest.mark.parametrize(
-    ("said", "state", "hint"),
+    ("said", "status", "state", "why", "hint"),
     [
-        ("!login_expired:please log in", "blocked", "log in again with the agent's program"),
-        ("!failed:no idea how", "failed", "/api`"),
+        ("!permission_refused:not that", "failed", "blocked", "api: not that", "allow the tool, then resume"),
+        ("!login_expired:401", "paused", "blocked", ": the login or key is missing", "log in again with"),
+        ("!failed:no idea how", "failed", "failed", "api: no idea how", "/api`"),
     ],
 )
 def test_status_names_what_is_blocked_or_failed_and_what_to_do(
-    begin: Begin, ask: Ask, call: Call, said: str, state: str, hint: str
+    begin: Begin, ask: Ask, call: Call, said: str, status: str, state: str, why: str, hint: str
 ) -> None:
     """R-208."""
     engine = begin()
     engine.end("api", said)
-    assert engine.wait() == "failed"
+    assert engine.wait() == status
     found = ask("status")
     assert found[state] == [engine.run]
     shown = call("status").stdout
-    assert f"! {engine.run} is {state}: api: {said.partition(':')[2]}" in shown
+    assert f"! {engine.run} is {state}: {why}" in shown
     assert hint in shown
     assert f"resume with: maos resume {engine.run}" in shown
 

@@ -126,3 +126,60 @@ def test_with_persistence_off_files_and_functions_run_all_the_same(shop: Shop) -
     assert "result: 1\n" in shop.maos("--db", ":memory:", "workflow", "run", "plain.py")
     assert not list(shop.folder.glob("*.db*"))
     assert "ends with the command" in shop.maos("--db", ":memory:", "workflow", "list", status=2)
+
+
+FAILING = """
+import pathlib
+import maos
+
+@maos.step
+def charge(amount: int) -> int:
+    with open("charged.txt", "a") as book:
+        book.write(f"{amount} ")
+    return amount
+
+@maos.step
+def ship(address: str) -> str:
+    raise KeyError("label")
+
+@maos.workflow
+async def order() -> str:
+    await charge(1)
+    await charge(2)
+    return await ship("Berlin")
+"""
+
+
+def test_a_failed_workflow_is_shown_with_its_traceback_corrected_and_retried(shop: Shop) -> None:
+    """B4: one bug in the last step does not lose those that are done."""
+    source = shop.folder / "failing.py"
+    source.write_text(FAILING)
+    shown = shop.maos("workflow", "run", "failing.py:order", "--id", "o1", status=1)
+    assert 'raise KeyError("label")' in shown
+    assert "retry with: maos retry o1" in shown
+    assert 'raise KeyError("label")' in shop.maos("workflow", "show", "o1")
+    told = json.loads(shop.maos("status", "o1", "--json"))
+    assert (told["error"]["step"], 'raise KeyError("label")' in told["error"]["traceback"]) == ("3", True)
+    overview = shop.maos("status")
+    assert "o1 is failed" in overview
+    assert "failing.py" in overview
+    assert "change its code" in shop.maos("retry", "o1", "--command", "true", status=2)
+    source.write_text(FAILING.replace('raise KeyError("label")', 'return f"sent to {address}"'))
+    assert "step 3 will be executed again, 2 steps kept" in shop.maos("retry", "o1")
+    assert "is paused, and nothing of it has failed" in shop.maos("retry", "o1", status=2)
+    assert shop.maos("workflow", "resume", "o1") == 'result: "sent to Berlin"\n'
+    assert (shop.folder / "charged.txt").read_text() == "1 2 "
+
+
+def test_finished_steps_are_executed_again_only_with_yes_and_a_failed_one_can_be_skipped(shop: Shop) -> None:
+    (shop.folder / "failing.py").write_text(FAILING)
+    shop.maos("workflow", "run", "failing.py:order", "--id", "o1", status=1)
+    assert "2 finished steps of o1 would be executed again: 1, 2" in shop.maos("retry", "o1/1", status=2)
+    done = json.loads(shop.maos("skip", "o1/3", "--value", '"by hand"', "--json"))
+    assert (done["again"], done["kept"], done["resumable"]) == (["3"], 2, "maos workflow resume o1")
+    assert shop.maos("workflow", "resume", "o1") == 'result: "by hand"\n'
+    assert "is a step of a workflow run" in shop.maos("cancel", "o1/3", status=2)
+    assert "o1 would be removed" in shop.maos("rm", "o1", "--dry-run")
+    assert "o1" in shop.maos("workflow", "list")
+    shop.maos("rm", "o1", "--yes")
+    assert "no workflows" in shop.maos("workflow", "list")

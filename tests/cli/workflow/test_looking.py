@@ -180,7 +180,7 @@ def test_an_orchestration_is_no_workflow(shop_here: Path, call: Call) -> None:
         (["workflow", "graph", "nope.yaml"], 2, "cannot be read"),
         (["workflow", "graph", "."], 2, ". is not a file"),
         (["workflow", "graph", "release.yaml", "--svg", "/nope/x.svg"], 2, "cannot be written"),
-        (["workflow", "serve", "nope.py"], 3, "there is no file nope.py"),
+        (["serve", "nope.py"], 3, "there is no file nope.py"),
     ],
 )
 def test_what_is_wrong_is_told_with_what_to_do(
@@ -211,7 +211,7 @@ def test_schedules_are_listed_and_removed(shop_here: Path, call: Call) -> None:
         ("n", "wait_for_it", {"args": [], "kwargs": {}})
     ]
     assert found[0]["next"].endswith(":00:00.000000Z")
-    assert data(call("workflow", "schedule", "remove", "n", "--json")) == {"removed": "n"}
+    assert data(call("workflow", "schedule", "remove", "n", "--json")) == {"removed": "n", "dry_run": False}
     assert "no schedules" in call("workflow", "schedule", "list").stdout
 
 

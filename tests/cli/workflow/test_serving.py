@@ -108,7 +108,7 @@ def test_a_schedule_whose_file_is_gone_keeps_nobody_from_being_served(shop: Shop
     shop.wait_for("w1", "waiting")
     left.kill()
     left.wait()
-    serving = shop.begin("workflow", "serve", "shop.py")
+    serving = shop.begin("serve", "--no-http", "shop.py")
     told = Told(serving)
     told.wait_for("the schedule gone cannot be served")
     told.wait_for("the schedule broken cannot be served")
@@ -118,6 +118,21 @@ def test_a_schedule_whose_file_is_gone_keeps_nobody_from_being_served(shop: Shop
     serving.send_signal(signal.SIGINT)
     assert serving.wait(timeout=PATIENCE_S) == 0
     assert sum("schedule gone" in line for line in told.lines) == 1
+
+
+def test_workflow_serve_is_a_server_without_http(shop: Shop) -> None:
+    """The name that it had before; a killed one leaves its workflow run to the next."""
+    shop.maos("workflow", "schedule", "add", "later", "@yearly", "shop.py:wait_for_it")
+    left = shop.begin("workflow", "run", "shop.py:wait_for_it", "--id", "w1")
+    shop.wait_for("w1", "waiting")
+    left.kill()
+    left.wait()
+    for _ in range(2):
+        serving = shop.begin("workflow", "serve")
+        Told(serving).wait_for("resumed w1")
+        serving.kill()
+        serving.wait()
+    assert "a server without HTTP" in shop.maos("workflow", "serve", "--no-resume", status=2)
 
 
 def test_variables_stay_as_they_were_typed(shop: Shop) -> None:
