@@ -133,7 +133,7 @@ def build(folder: Path) -> int:
         path = folder / page.place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_whole(page, pages, navigation, template))
-    for path in (*ROOT.glob("docs/**/*.json"), *ROOT.glob("docs/pictures/*.svg")):
+    for path in (*ROOT.glob("docs/**/*.json"), *ROOT.glob("docs/pictures/*.svg"), *ROOT.glob("docs/pictures/*.png")):
         copied = folder / path.relative_to(ROOT / "docs")
         copied.parent.mkdir(exist_ok=True)
         shutil.copy(path, copied)

@@ -13,6 +13,7 @@ from the docstrings of the tests, so no file can say anything that the code does
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import json
 import re
@@ -39,6 +40,8 @@ from maos.plans import parser as plans
 from maos.plans.parser import COMBINATIONS_MAX
 from maos.plans.source import BYTES_MAX, YAML_BYTES_MAX
 from maos.settings import loader, schema
+from maos.web.endpoints.table import ENDPOINTS
+from maos.web.openapi import schemas
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "maos"
@@ -49,7 +52,15 @@ WIDTH = 100
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
-    ("Open and close", "", [("app.py", ["open", "Maos"]), ("sync.py", ["connect"])]),
+    (
+        "Open and close",
+        "",
+        [
+            ("app.py", ["open", "Maos", "restore", "encrypt"]),
+            ("backup/service.py", ["restore_files"]),
+            ("sync.py", ["connect"]),
+        ],
+    ),
     (
         "State of agents",
         "",
@@ -112,6 +123,9 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
             ),
             ("workflows/steps.py", ["key"]),
             ("workflows/service.py", ["Workflows"]),
+            ("engine/streams.py", ["WorkflowReader"]),
+            ("workflows/status.py", ["WorkflowRetry"]),
+            ("workflows/definition.py", ["StepFailed", "WorkflowFailed"]),
         ],
     ),
     (
@@ -120,12 +134,50 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
         [
             ("runs/service.py", ["Runs"]),
             ("runs/operations.py", ["RunOperations"]),
-            ("runs/cleanup.py", ["Removal"]),
-            ("runs/status.py", ["RunViews", "RunView", "RunSummary"]),
+            ("runs/cleanup.py", ["Removal", "Cleanup"]),
+            ("runs/results.py", ["RunResults", "RunSummary"]),
+            ("runs/status.py", ["RunViews", "RunView"]),
+            ("engine/streams.py", ["RunReader"]),
             ("runs/feed.py", ["Observer", "RunFeed", "RunUpdate", "AgentOutput"]),
             ("runs/consent.py", ["Act"]),
             ("travel/relocation.py", ["Moved"]),
+            ("model/events/parts.py", ["Limits"]),
         ],
+    ),
+    (
+        "Questions and permissions",
+        "How it works: [answer-permissions.md](../howto/answer-permissions.md).",
+        [
+            ("views/questions.py", ["Questions", "Given"]),
+            ("views/open_questions.py", ["QuestionReader"]),
+            ("engine/permissions.py", ["Permissions"]),
+            ("model/permission.py", ["StoredRule", "PermissionRule"]),
+        ],
+    ),
+    (
+        "Agents",
+        "An agent that belongs to no run: a coding agent, a command, or a Python function. How to use them together "
+        "with runs and messages: [use-from-python.md](../howto/use-from-python.md).",
+        [
+            ("engine/attempts.py", ["Attempts"]),
+            ("engine/attempt_spec.py", ["StartOptions", "ResumeOptions"]),
+            ("views/agents.py", ["Agents", "AgentEvent"]),
+            ("views/agent_status.py", ["AgentStatuses"]),
+            ("model/read_models.py", ["AgentStatus"]),
+        ],
+    ),
+    (
+        "Messages",
+        "Messages are delivered at least once, whichever process is killed: [messages.md](../explanation/messages.md).",
+        [
+            ("bus/bus.py", ["Bus"]),
+            ("views/messages.py", ["Messages", "MessageInfo", "MessagePage"]),
+        ],
+    ),
+    (
+        "A server elsewhere",
+        "The HTTP API of `maos serve`, whose documents it returns: [http-api.md](http-api.md).",
+        [("web/client.py", ["Client"])],
     ),
     (
         "Time travel",
@@ -135,8 +187,9 @@ PARTS: list[tuple[str, str, list[tuple[str, list[str]]]]] = [
             ("travel/service.py", ["TimeTravel"]),
             ("travel/join.py", ["RunJoins"]),
             ("travel/points_in_time.py", ["PointInTime"]),
-            ("travel/service.py", ["TravelPlan", "PlannedStep"]),
-            ("travel/points_in_time.py", ["Difference", "ChangedField", "Side"]),
+            ("travel/service.py", ["TravelPlan"]),
+            ("travel/points_in_time.py", ["Difference", "Side"]),
+            ("model/read_models.py", ["PlannedStep", "ChangedField"]),
             ("travel/join.py", ["JoinPlan"]),
         ],
     ),
@@ -196,7 +249,12 @@ STATES: list[tuple[str, str, list[tuple[str, str]]]] = [
     (
         "Outcomes of effects",
         "The outcome that `maos admin effects` shows for steps, and for the tools that agents ran.",
-        [("views/effects.py", "EffectOutcome.RUNNING EffectOutcome.DONE EffectOutcome.FAILED EffectOutcome.UNKNOWN")],
+        [
+            (
+                "model/read_models.py",
+                "EffectOutcome.RUNNING EffectOutcome.DONE EffectOutcome.FAILED EffectOutcome.UNKNOWN",
+            )
+        ],
     ),
     (
         "Questions",
@@ -233,6 +291,8 @@ EVENT_PAGES: list[tuple[str, str]] = [
     ("Events of workflow runs", "workflow"),
     ("Events of agents' states", "state"),
     ("Other events", "records"),
+    ("Credentials, grants and servers", "access"),
+    ("The audit", "audit"),
     ("Parts of events", "parts"),
 ]
 """The modules of `maos.model.events`, and what they are called."""
@@ -241,19 +301,27 @@ HANDLES = {
     "Maos": "m", "AgentStates": "m.state", "StateLoader": "m.state", "StateHistory": "m.state",
     "StateSnapshots": "m.state", "Cache": "m.state.cache", "Journal": "m.journal",
     "Workflows": "m.workflows", "TimeTravel": "m.travel", "RunJoins": "m.travel", "Transfer": "m.transfer",
+    "Runs": "m.runs", "RunOperations": "m.runs", "RunViews": "m.runs", "Agents": "m.agents", "Attempts": "m.agents",
+    "Bus": "m.bus", "Messages": "m.messages", "Questions": "m.questions", "Permissions": "m.permissions",
 }  # fmt: skip
 """What an object is called by those who use it."""
 
+WITH_EXAMPLE = {"Runs", "RunOperations", "RunViews", "Agents", "Attempts", "Bus", "Messages", "Questions", "Client"}
+"""Classes of which what has an example is promised to others; the rest is for maos' own modules."""
+
 EXPORTED = set(maos.__all__)
 HIDDEN = {
-    "access_ns", "add", "check", "check_snapshots", "codec", "decode", "grow",
+    "access_ns", "acting_for", "add", "check", "check_snapshots", "codec", "decode", "grow",
     "hits", "loader", "look", "loose", "misses",
     "of", "owner", "page",
     "page_back", "put", "raw", "refreshes", "shape", "store", "total",
     "execute_agent", "find", "handle", "import_runs", "logged", "needs_consent", "notices", "now_us",
-    "schedule_with", "stop_agent", "upcoming", "without_secrets",
+    "decode_unless_erased", "is_erased", "opened", "unpacked",
+    "prepare", "schedule_with", "stop_agent", "upcoming", "without_secrets",
 }  # fmt: skip
 """Public for maos' own modules; not part of what is promised to others."""
+SHOWN = {"Permissions.add"}
+"""Methods that are part of it, although others of the same name are not."""
 
 
 def python_api() -> str:
@@ -314,7 +382,10 @@ def _class(node: ast.ClassDef) -> list[str]:
     lines += _prose(f"`{handle}`: {text[0].lower()}{text[1:]}" if handle else text)
     lines += _table([*_fields(node), *(_attributes(init) if init is not None else ()), *_properties(methods)])
     for method in methods:
-        if method.name.startswith("_") or method.name in HIDDEN or _is_property(method):
+        is_hidden = method.name in HIDDEN and f"{node.name}.{method.name}" not in SHOWN
+        if method.name.startswith("_") or is_hidden or _is_property(method):
+            continue
+        if node.name in WITH_EXAMPLE and "Example::" not in (ast.get_docstring(method) or ""):
             continue
         if handle:
             lines += [f"### {handle}.{method.name}", ""]
@@ -472,16 +543,25 @@ def _commands(command: click.Command, parent: click.Context | None, name: str) -
 def cited(pattern: str = r"\bR-\d+\b") -> dict[str, dict[str, list[str]]]:
     """The tests of `make test` that cite each requirement in their docstrings, or their files': names by file."""
     found: dict[str, dict[str, list[str]]] = {}
+    for path, name, docstring in _docstrings():
+        for id in re.findall(pattern, docstring):
+            found.setdefault(id, {}).setdefault(path, []).append(name)
+    return found
+
+
+@functools.cache
+def _docstrings() -> tuple[tuple[str, str, str], ...]:
+    """The file, the name and the docstring of each test of `make test`, and of each of their files as `all`."""
+    found = []
     for path in sorted(TESTS.rglob("test_*.py")):
         if "agents_large" in path.parts:
             continue
         module = ast.parse(path.read_text())
         tests = [each for each in ast.walk(module) if isinstance(each, Function) and each.name.startswith("test_")]
-        for node in (module, *(each for each in tests if not _is_left_out(each))):
-            for id in re.findall(pattern, ast.get_docstring(node) or ""):
-                names = found.setdefault(id, {}).setdefault(path.relative_to(TESTS).as_posix(), [])
-                names.append("all" if node is module else node.name)
-    return found
+        name = path.relative_to(TESTS).as_posix()
+        found.append((name, "all", ast.get_docstring(module) or ""))
+        found += [(name, each.name, ast.get_docstring(each) or "") for each in tests if not _is_left_out(each)]
+    return tuple(found)
 
 
 def _is_left_out(test: Function) -> bool:
@@ -498,7 +578,7 @@ def requirements() -> str:
         "<!-- Written by docs/generate.py from requirements.toml and the tests. Change those and run it again. -->",
         "",
         "The requirements of maos, and the files below `tests` with tests that cite each id. *Not yet* means that no",
-        "test does. The [guarantees](#guarantees) are at the end.",
+        "test does. The [guarantees](#guarantees) and the [attacks](#attacks) are at the end.",
         "",
     ]
     for part in tomllib.loads((REFERENCE / "requirements.toml").read_text()).values():
@@ -507,12 +587,17 @@ def requirements() -> str:
             files = ", ".join(f"`{each}`" for each in tests.get(id, ())) or "not yet"
             lines.append(f"| {id} | {says} | {files} |")
         lines.append("")
-    invariants = cited(r"\bI\d+\b")
-    text = (ROOT / "docs" / "explanation" / "guarantees.md").read_text()
-    lines += ["## Guarantees", "", "By the numbers of [what is guaranteed](../explanation/guarantees.md).", ""]
-    lines += ["| id | what | tests |", "|---|---|---|"]
-    for id, says in re.findall(r"^\| (I\d+) \| ([^|]+) \|", text, re.MULTILINE):
-        lines.append(f"| {id} | {says} | {', '.join(f'`{each}`' for each in invariants.get(id, ())) or 'not yet'} |")
+    for title, page, name, letter in (
+        ("Guarantees", "guarantees.md", "what is guaranteed", "I"),
+        ("Attacks", "security.md", "the attacks on maos", "A"),
+    ):
+        found = cited(rf"\b{letter}\d+\b")
+        text = (ROOT / "docs" / "explanation" / page).read_text()
+        lines += [f"## {title}", "", f"By the numbers of [{name}](../explanation/{page}).", ""]
+        lines += ["| id | what | tests |", "|---|---|---|"]
+        for id, says in re.findall(rf"^\| ({letter}\d+) \| ([^|]+) \|", text, re.MULTILINE):
+            lines.append(f"| {id} | {says} | {', '.join(f'`{each}`' for each in found.get(id, ())) or 'not yet'} |")
+        lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -546,8 +631,6 @@ def settings() -> str:
         "| variable | means |",
         "|---|---|",
         "| `MAOS_HOME` | the folder of running agents and their worktrees; default: `maos` in `XDG_STATE_HOME` |",
-        "| `MAOS_CLAUDE_SETTING_SOURCES` | [which settings](../howto/run-claude-code.md) Claude Code reads |",
-        "| `MAOS_CODEX_TRUST_WORKSPACE` | whether [Codex trusts the repository](../howto/run-codex.md) |",
         "",
         "## Names of older versions",
         "",
@@ -847,6 +930,90 @@ def _constant(body: list[ast.stmt], name: str) -> tuple[str, str]:
     raise SystemExit(f"docs/generate.py: there is no {name} any more")
 
 
+HTTP_API = """
+Every request needs a credential: `Authorization: Bearer TOKEN`, or the cookie of a session. Roles are viewer, answerer,
+operator and admin; each allows what those before it do. Bodies are JSON objects with the fields below; other fields,
+and other parameters, are refused. Times end in `_us`: microseconds since 1970.
+
+Errors are `application/problem+json`: `detail` says what happened, `hint` what to do. Lists have `limit` and `cursor`;
+`next` of a page is the cursor of the next one. With an `Idempotency-Key`, a repeated request to start or fork a run, to
+send a message or a signal, or to update a state changes nothing more; the other requests can be repeated as they are.
+
+A run and a state have their version as ETag; with `If-Match`, a request is refused with 412 when it is at another
+version. The version of a state is compared in the transaction that changes it. The version of a run is compared when
+the request arrives, before its command is recorded: what is recorded of the run in between, by its engine for instance,
+does not refuse the request.
+
+`/api/v1/stream` sends server-sent events. The id of an event is its position in the journal, so `Last-Event-ID`
+continues after it: every event comes once. The event `recorded` has a document; `position` says that everything up to
+its id was sent; `snapshot`, only with `lag_max`, that the events up to its id were left out. A comment comes every 15
+seconds.
+
+Beside the API, `GET /metrics` (viewer) has the figures of `maos stats --prometheus`, and `GET /health` says without a
+credential that the server is alive.
+"""
+
+
+def http_api() -> str:
+    """The reference of the HTTP API, from the table of endpoints and the classes in it."""
+    lines = [
+        "# HTTP API",
+        "",
+        "<!-- Written by docs/generate.py from the endpoints and documents of maos.web. Change those and run it",
+        "again. -->",
+        "",
+        "The API of `maos serve` ([how to run it](../howto/run-as-a-service.md)). `/api/v1/openapi.json` describes it",
+        "as OpenAPI 3.1, from the same classes.",
+        "",
+        *HTTP_API.strip().splitlines(),
+        "",
+        "| request | verb | on | |",
+        "|---|---|---|---|",
+    ]
+    shown: dict[str, type[msgspec.Struct]] = {}
+    for each in ENDPOINTS:
+        path = re.sub(r"{(\w+):path}", r"{\1}", each.path)
+        parts = [(word, kind) for word, kind in (("parameters", each.query), ("body", each.body)) if kind is not None]
+        uses = [f"{word}: [{kind.__name__}](#{kind.__name__.lower()})" for word, kind in parts]
+        uses += [f"returns [{each.result.__name__}](#{each.result.__name__.lower()})"] if each.result else []
+        summary = each.summary.replace("|", "\\|")
+        about = f"{summary} ({'; '.join(uses)})" if uses else summary
+        lines.append(
+            f"| `{each.method} {path}` | {'none' if each.on == 'nothing' else each.verb} | {each.on} | {about} |"
+        )
+        shown |= {kind.__name__: kind for kind in (each.query, each.body, each.result) if kind is not None}
+    lines += ["", "## Documents", ""]
+    for name, described in sorted(schemas(list(shown.values()), "{name}").items()):
+        lines += [f"### {name}", "", " ".join(described.get("description", "").split()), ""]
+        required = described.get("required", ())
+        fields = described.get("properties", {}).items()
+        if fields:
+            lines += ["| field | type | |", "|---|---|---|"]
+        elif "enum" in described:
+            lines.append(f"One of {', '.join(f'`{each}`' for each in described['enum'])}.")
+        for field, of in fields:
+            what = " ".join(str(of.get("description", "")).split()).replace("|", "\\|")
+            default = "" if field in required else f"default `{json.dumps(of.get('default'))}`"
+            lines.append(f"| `{field}` | {_schema_type(of)} | {'. '.join(each for each in (what, default) if each)} |")
+        lines.append("")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _schema_type(of: Mapping[str, Any]) -> str:
+    """The type of a field in words."""
+    if "$ref" in of:
+        return f"[{of['$ref']}](#{of['$ref'].lower()})"
+    if "enum" in of:
+        return " or ".join(f"`{each}`" if each != "" else "empty" for each in of["enum"])
+    if "anyOf" in of:
+        return " or ".join(_schema_type(each) for each in of["anyOf"])
+    if "prefixItems" in of:
+        return f"[{', '.join(_schema_type(each) for each in of['prefixItems'])}]"
+    if of.get("type") == "array":
+        return f"list of {_schema_type(of.get('items', {}))}"
+    return str(of.get("type", "anything"))
+
+
 def examples() -> str:
     """The list of the examples, with what each shows."""
     lines = [
@@ -874,6 +1041,7 @@ def main() -> int:
         "reference/event-types.md": event_types(), "reference/settings.md": settings(), "reference/states.md": states(),
         "reference/plan-format.md": plan_format(), "reference/plan.schema.json": plan_schema(),
         "reference/requirements.md": requirements(), "examples.md": examples(),
+        "reference/http-api.md": http_api(),
     }  # fmt: skip
     for name, text in pages.items():
         path = ROOT / "docs" / name
