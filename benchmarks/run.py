@@ -34,6 +34,8 @@ NAMES = {
     "stream": "100 agents x 100 lines/s: what is kept, how soon, at what cost; and when the engine is killed",
     "attach": "an engine with 100 live agents is killed: how long until the next one hears them all",
     "resume": "an engine with 1, 10 and 100 agents is killed: how long until there is new output on disk",
+    "serve": "the server: reads, a stream for many clients, and its page in a browser beside Temporal's",
+    "backup": "continuous backup to an object store while 20 agents append: cost, delay, bytes, restoration",
     "overhead": "what maos adds while 10 agents work, and what it keeps of each thing",
 }
 

@@ -17,6 +17,7 @@ from benchmarks.scratch import Scratch
 
 if TYPE_CHECKING:
     from maos.model.run import Run, TaskState
+    from maos.runs.budgets import Purse
     from maos.runs.decisions import Outcome
 
 AT_ONCE = 32
@@ -52,6 +53,9 @@ class Functions:
         raise NotImplementedError
 
     complete = check
+
+    def watch(self, purse: Purse) -> None:
+        """Calls cost no money."""
 
     async def stop(self, run: Run, task: TaskState) -> None:
         """A call cannot be stopped, and need not be."""

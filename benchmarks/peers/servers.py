@@ -21,8 +21,8 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(argv: Sequence[str], port: int, log: Path) -> Iterator[None]:
-    """A server that answers on a port, until the block ends."""
+def running(argv: Sequence[str], port: int, log: Path) -> Iterator[int]:
+    """A server that answers on a port, until the block ends; its process id."""
     with log.open("wb") as output:
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
     try:
@@ -35,7 +35,7 @@ def running(argv: Sequence[str], port: int, log: Path) -> Iterator[None]:
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(f"{argv[0]} did not start: {log.read_text(errors='replace')[-500:]}") from None
                 time.sleep(0.02)
-        yield
+        yield process.pid
     finally:
         process.terminate()
         try:
