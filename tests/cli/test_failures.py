@@ -160,7 +160,7 @@ def test_a_lost_end_as_json(db: Path, run: Run) -> None:
         (["state", "lst"], "error: no command 'lst'; did you mean 'list'?\n"),
         (["statistics"], "error: no command 'statistics'; "),
         (["state", "list", "--db", "x"], "hint: --db comes before the command: `maos --db TEXT state list …`\n"),
-        (["state", "show"], "error: missing argument 'NAME'"),
+        (["state", "show"], "error: missing argument 'AGENT'"),
         (["state", "diff", "a", "1", "2", "3"], "error: got unexpected extra argument"),
         (["state", "history", "a", "--last", "-3"], "error: invalid value for '--last': -3 is not in the range"),
         (["state", "snapshot", "a", "--keep-for", "ever"], "'ever' is not a duration"),

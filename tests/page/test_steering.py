@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.page.conftest import PHONE, Opened, Stage, task
 from tests.page.test_views import wait_until
@@ -218,7 +218,21 @@ def test_time_shows_what_was_and_forks_and_rolls_back(stage: Stage, opened: Open
     page.get_by_role("button", name="Resume").click()
     wait_until(stage, lambda: stage.api("GET", f"/runs/{fork}")["status"] == "completed")
 
-    page.goto(f"{stage.url}/#/run/{ended}/time")
+    held: list[Route] = []
+    asks = re.compile(r"/moment\?")
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(asks, hold)
+    with page.expect_request(asks):
+        page.goto(f"{stage.url}/#/run/{ended}/time")
+    page.get_by_label("Version", exact=True).fill(str(then))
+    for each in held:
+        each.continue_()
+    page.unroute_all()
+    expect(page.locator(".then-tasks li").nth(1)).to_contain_text("finished")
+    expect(page.get_by_label("Version", exact=True)).to_have_value(str(then))  # what is typed stays
     at_version(page, then)
     page.get_by_role("button", name="Roll back to here").click()
     dialog = page.get_by_role("dialog")

@@ -14,7 +14,7 @@ from maos.clock import SystemClock
 from maos.engine.attempts import Attempts
 from maos.holder import process_tree
 from maos.model.plan import Plan, Task
-from maos.runs.status import RunViews
+from maos.runs.results import RunResults
 from maos.runs.worker import AgentWorker
 from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
 from tests.engine import claude_engine
@@ -59,7 +59,8 @@ async def test_a_dry_run_foresees_the_exact_words(m: Maos, attempts: Attempts, t
     await asyncio.gather(carrying, return_exceptions=True)
     await attempts.close()
     run = await m.runs.get(run.id)
-    alive = {each.task: each.what for each in await RunViews(m.journal, SystemClock(), attempts).preview(run)}
+    results = RunResults(m.journal, SystemClock(), attempts)
+    alive = {each.task: each.what for each in await results.preview(run)}
     assert alive == {"a": "taken_up", "b": "begun"}
 
     pid = (await attempts.get(agent)).pid
@@ -74,7 +75,7 @@ async def test_a_dry_run_foresees_the_exact_words(m: Maos, attempts: Attempts, t
         os.kill(victim, signal.SIGKILL)
     await until(gone)
     await m.bus.send("r-x.other", agent, "the tests are red")
-    foreseen = {each.task: each for each in await RunViews(m.journal, SystemClock(), attempts).preview(run)}
+    foreseen = {each.task: each for each in await results.preview(run)}
     assert foreseen["a"].what == "resumed"
     assert [tool.input["command"] for tool in foreseen["a"].unknown] == ["echo once >> effects; sleep 3"]
     assert "the tests are red" in foreseen["a"].words

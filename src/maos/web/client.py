@@ -580,7 +580,7 @@ def _query(given: Mapping[str, Any]) -> dict[str, str]:
 def _error(response: httpx2.Response) -> MaosError:
     """The error that a response stands for."""
     try:
-        problem = msgspec.json.decode(response.content, type=sd.ProblemDocument)
+        problem = msgspec.json.decode(response.content, type=d.ProblemDocument)
     except msgspec.DecodeError:
         what = f"the server replied with {response.status_code}, and not as maos does"
         return StoreUnavailable(what, written=None, hint="check the address, and what is in front of the server")

@@ -1,5 +1,5 @@
-"""What the HTTP API returns of runs, tasks, agents, questions, points in time, states and workflow runs, besides
-`maos.model.read_models`, which it returns as they are. The OpenAPI document is generated from these classes.
+"""What the HTTP API returns of runs, tasks, agents, questions, points in time, states, workflow runs and problems,
+besides `maos.model.read_models`, which it returns as they are. The OpenAPI document is generated from these classes.
 
 Times end in `_us`: microseconds since 1970, 0 or null when there is none. Fields may be added; none is removed.
 """
@@ -566,3 +566,19 @@ class ScheduleList(ApiDocument):
     """All schedules."""
 
     schedules: list[ScheduleInfo]
+
+
+# --- problems ---------------------------------------------------------------------------------------------------------
+
+
+class ProblemDocument(ApiDocument):
+    """What went wrong (RFC 9457)."""
+
+    type: Label
+    title: Label
+    status: int
+    detail: Label
+    hint: Label
+    """What to do about it."""
+    problems: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    """Of a plan: everything that is wrong with it."""

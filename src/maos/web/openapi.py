@@ -13,9 +13,9 @@ import msgspec.inspect
 import maos
 from maos.views.activity import ActivityDocument
 from maos.web.api import API, Endpoint
+from maos.web.documents import ProblemDocument
 from maos.web.guard import Touches
 from maos.web.requests import Body, PageQuery, Query
-from maos.web.system_documents import ProblemDocument
 
 REF = "#/components/schemas/{name}"
 ERRORS = {

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from maos import errors
 from maos.model.access import Unauthenticated
 from maos.model.plan import BadPlan
-from maos.web.system_documents import ProblemDocument
+from maos.web.documents import ProblemDocument
 
 MEDIA_TYPE = "application/problem+json"
 PROBLEMS_SHOWN_MAX = 200

@@ -1,9 +1,9 @@
 """What the HTTP API returns of everything together: the overview, costs, settings, health, backups, credentials,
-access, the audit and the stream; and problems."""
+access, the audit and the stream."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -258,16 +258,3 @@ class EventPage(ApiDocument):
     """Each a document as in the stream."""
     position: int
     """Everything up to here was read: continue after it."""
-
-
-class ProblemDocument(ApiDocument):
-    """What went wrong (RFC 9457)."""
-
-    type: Label
-    title: Label
-    status: int
-    detail: Label
-    hint: Label
-    """What to do about it."""
-    problems: list[dict[str, Any]] = msgspec.field(default_factory=list)
-    """Of a plan: everything that is wrong with it."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from maos.cli import render, words
 from maos.cli.render import Column, Listing, clean
 from maos.cli.runs import page as run_page
-from maos.model.read_models import WorkflowInfo
+
+if TYPE_CHECKING:
+    from maos.model.read_models import WorkflowInfo
 
 
 def _done(each: WorkflowInfo) -> str:

@@ -45,7 +45,7 @@ export function Time({ run }) {
     <div class="card scrub">
       <div class="row between stack-on-phone">
         <h2 class="num">${clock(us, true)} <span class="quiet">${us > run.created_us ? `${exactSpan(us - run.created_us)} after it began` : "when it began"}${then?.point.name ? ` · ${then.point.name}` : ""}</span></h2>
-        <label class="row small quiet">version <input class="field version" type="number" aria-label="Version" min="1" max=${run.version} value=${then?.point.version ?? run.version} onChange=${(event) => setAt({ version: Math.min(run.version, Math.max(1, Number(event.target.value) || 1)) })} /> of ${run.version}</label>
+        <label class="row small quiet">version <${VersionField} shown=${then?.point.version ?? run.version} max=${run.version} move=${(version) => setAt({ version })} /> of ${run.version}</label>
       </div>
       ${timeline.data && html`<${Scrubber} data=${timeline.data} us=${us} move=${(moved) => setAt({ us: moved })} toEnd=${() => setAt(null)} />`}
       <div class="row between stack-on-phone"><span class="small soft clip grow">${lastMark(marks, us)}</span>
@@ -57,6 +57,16 @@ export function Time({ run }) {
     ${agent && html`<${OutputThen} at=${agent} close=${() => setAgent(null)} />`}
     ${showsFiles && html`<${FilesThen} run=${run} where=${where} close=${() => setShowsFiles(false)} />`}
   </div>`;
+}
+
+/** The version that is shown, as a field to type another into. What is typed stays while the view around it is drawn again. */
+function VersionField({ shown, max, move }) {
+  const [typed, setTyped] = useState(null);
+  const enter = (event) => {
+    setTyped(null);
+    move(Math.min(max, Math.max(1, Number(event.target.value) || 1)));
+  };
+  return html`<input class="field version" type="number" aria-label="Version" min="1" max=${max} value=${typed ?? shown} onInput=${(event) => setTyped(event.target.value)} onChange=${enter} />`;
 }
 
 /** A value once it has rested for a moment, so that a slider that moves does not ask for every pixel. */
