@@ -14,8 +14,18 @@ NODES_MAX = 100_000
 """What a text may hold once its aliases are followed: a small one could stand for billions."""
 
 
+NESTING_MAX = 128
+"""How deep lists and tables in brackets may be nested: each more costs the scanner time for all that are open."""
+
+
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
     """Plain data only, with the core schema of YAML 1.2: `yes`, `22:22` and `1_000` are text."""
+
+    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
+        """Read the start of a list or table in brackets; RecursionError when it is nested too deeply."""
+        if self.flow_level >= NESTING_MAX:
+            raise RecursionError
+        super().fetch_flow_collection_start(token)
 
 
 _PLAIN = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
