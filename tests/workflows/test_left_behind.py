@@ -23,6 +23,9 @@ from tests.engine.conftest import processes_below
 from tests.workflows.conftest import Engine
 from tests.workflows.define import eventually, workflow
 
+PATIENCE_S = 1.0
+"""How long a parent waits for its child. On a busy machine too, the child has been started by then."""
+
 
 @maos.workflow(name="left-kid")
 async def kid() -> Any:
@@ -37,7 +40,7 @@ async def parent() -> Any:
 @workflow("left-impatient")
 async def impatient() -> Any:
     try:
-        async with asyncio.timeout(0.05):
+        async with asyncio.timeout(PATIENCE_S):
             return await child(kid)
     except TimeoutError:
         return "late"
