@@ -2,11 +2,14 @@
 
 import contextlib
 import json
+import os
 import random
 import signal
 from collections.abc import Iterator
 from typing import Any
 
+CASES = int(os.environ.get("MAOS_FUZZ_CASES", "870"))
+"""For each kind of file and of stream."""
 CASE_S_MAX = 30
 """A case that takes longer hangs, also on a machine that does many other things."""
 
