@@ -187,7 +187,9 @@ def _works(task: Task) -> Sequence[str]:
     if task.kind == "python":
         arguments = _one_line(task.task)
         return [_command(task.command) + (f" with {arguments}" if arguments not in ("", "{}") else "")]
-    return [_prompt(task.task), f"runs {_command(task.command)}"] if task.task.strip() else [_command(task.command)]
+    if task.task.strip() in ("", task.command[-1].strip()):  # a task that is given as a text for the shell has both
+        return [_command(task.command)]
+    return [_prompt(task.task), f"runs {_command(task.command)}"]
 
 
 def _show_preparation(found: Preparation, options: Mapping[str, Any], below: str) -> None:
