@@ -1,8 +1,8 @@
 """Runs of the real Claude Code that are disturbed in every way: each ends as the one that was left in peace.
 
-A planner and five agents write files, run commands with an effect outside, report a discovery, ask a person, and leave
-a process behind. Fifteen agents at once do the same without a planner. The model is careful: told that the outcome of a
-tool is unknown, it looks before it repeats it.
+A planner and five agents write and edit files, run commands with an effect outside, report a discovery, send a message,
+ask a person, and leave a process behind. Fifteen agents at once do the same without a planner. The model is careful:
+told that the outcome of a tool is unknown, it looks before it repeats it.
 """
 
 import asyncio
@@ -11,20 +11,21 @@ import os
 import random
 import signal
 import subprocess
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from maos.app import Maos
 from maos.model.attempt import Attempt
 from maos.model.run import Run
 from maos_testing.model_stub import ModelStub, ScriptFault, ScriptStep, ToolCall
 from tests.agents.claude.stage import PATH, bash
 from tests.engine.test_what_survives import holder_of
-from tests.runs.commands import Commands, until
+from tests.runs.commands import Commands, facts, until
 
 pytestmark = [pytest.mark.agents, pytest.mark.timeout(900)]
 
@@ -51,6 +52,13 @@ PLAN = {
 QUESTION = {"question": "May c finish?", "choices": ["yes", "no"], "wait_s": 100}
 ASK = ToolCall(name="mcp__maos__ask_person", input=QUESTION)
 FOUND = ToolCall(name="mcp__maos__report_discovery", input={"text": "the cache leaks", "keyword": "found"})
+TOLD = "the cache is in src/cache"
+TELL = ToolCall(name="mcp__maos__send_message", input={"to": "d", "text": TOLD})
+WRITE = ToolCall(name="Write", input={"file_path": "b3.txt", "content": "a draft\n"})
+EDIT = ToolCall(name="Edit", input={"file_path": "b3.txt", "old_string": "a draft", "new_string": "b3"})
+BEGUN = "I begin. " * 6
+LOOKS = "I look. " * 6
+THE_PLAN = f"```json\n{json.dumps(PLAN)}\n```"
 
 
 def effect(ledger: Path, name: str, *, after: str = "sleep 1") -> ToolCall:
@@ -63,9 +71,13 @@ def check(ledger: Path, name: str) -> ToolCall:
     return bash(f"grep -qx {name} {ledger} || {{ echo {name} >> {ledger}; }}; echo {name} > {name}.txt")
 
 
+def last_words(name: str) -> str:
+    return f"{name} is done. " + "And so on. " * 12
+
+
 def ending(name: str, checks: list[ToolCall]) -> list[ScriptStep]:
     """The last words, as often as they may be needed."""
-    last = ScriptStep(text=f"{name} is done. " + "And so on. " * 12, chunk_chars=12, delay_s=0.05)
+    last = ScriptStep(text=last_words(name), chunk_chars=12, delay_s=0.05)
     return [
         *[msgspec.structs.replace(last, careful=checks)] * KILLS,  # each kill may have cost it a step
         *[last] * 9,  # one more for each turn that a message or the end of a process in the background brings
@@ -78,28 +90,31 @@ def scripts(ledger: Path) -> dict[str, list[ScriptStep]]:
     def steps(name: str) -> list[ScriptStep]:
         first, second = f"{name}1", f"{name}2"
         checks = [check(ledger, first), check(ledger, second)]
+        if name == "b":
+            checks.append(bash("echo b3 > b3.txt"))
         more = {
-            "a": [FOUND],
+            "a": [FOUND, TELL],
+            "b": [WRITE, EDIT],
             "c": [ASK],
             "e": [ToolCall(name="Bash", input={"command": "sleep 600", "run_in_background": True})],
         }.get(name, [])
         return [
             ScriptStep(
-                text="I begin. " * 6,
+                text=BEGUN,
                 calls=[effect(ledger, first)],
                 careful=checks[:1],
                 chunk_chars=8,
                 delay_s=0.04,
             ),
             ScriptStep(calls=[effect(ledger, second)], careful=checks),
-            *[ScriptStep(calls=[each], careful=[*checks, each]) for each in more],
+            *[ScriptStep(calls=[each], careful=checks if each in (WRITE, EDIT) else [*checks, each]) for each in more],
             *ending(name, checks),
         ]
 
     return {
         "plan": [
-            ScriptStep(text="I look. " * 6, calls=[ToolCall(name="Glob", input={"pattern": "*"})], delay_s=0.1),
-            ScriptStep(text=f"```json\n{json.dumps(PLAN)}\n```", chunk_chars=24, delay_s=0.02),
+            ScriptStep(text=LOOKS, calls=[ToolCall(name="Glob", input={"pattern": "*"})], delay_s=0.1),
+            ScriptStep(text=THE_PLAN, chunk_chars=24, delay_s=0.02),
         ],
         **{name: steps(name) for name in NEEDS},
     }
@@ -132,6 +147,7 @@ class Stage(Commands):
         self.engine: asyncio.subprocess.Process | None = None
         self.time_limit_s = 1800.0
         self.answer_after_s = 2.0
+        self.has_lost_holders = False
 
     @property
     def ledger(self) -> Path:
@@ -216,11 +232,13 @@ async def kill_agents(stage: Stage, is_wanted: Callable[[Attempt], bool], *, kil
         kill(found.pid)
 
 
-def kill(pid: int) -> None:
+def kill(pid: int) -> bool:
+    """Kill a process; return False when it has just ended by itself."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
-        pass  # it has just ended by itself
+        return False
+    return True
 
 
 def uses_tool(attempt: Attempt) -> bool:
@@ -238,6 +256,7 @@ async def engine_in_planning(stage: Stage) -> None:
 
 
 async def engine_and_planner(stage: Stage) -> None:
+    stage.has_lost_holders = True
     await stage.until_agent(lambda each: each.agent.endswith(".plan") and bool(each.session))
     await stage.kill_engine()
     stage.kill_everybody()
@@ -265,13 +284,40 @@ async def agent_in_its_text(stage: Stage) -> None:
 async def agent_at_random(stage: Stage) -> None:
     chance = random.Random(int(os.environ.get("MAOS_SEED", random.randrange(10**6))))
     killed: Counter[str] = Counter()
+    await stage.until_agent(lambda each: True)
     for _ in range(6):
-        await asyncio.sleep(chance.uniform(0.2, 1.5))
         at_work = [each for each in await stage.agents() if killed[each.agent] < 2]  # a task has four tries
         if at_work:
             victim = chance.choice(at_work)
-            killed[victim.agent] += 1
-            kill(victim.pid)
+            killed[victim.agent] += kill(victim.pid)
+        await asyncio.sleep(chance.uniform(0.2, 1.5))
+    assert killed.total() > 0
+
+
+async def agent_around_the_start_of_a_tool(stage: Stage) -> None:
+    """Two agents when the model has just asked for a tool, two when its effect is there and its end is not recorded."""
+
+    async def kill_at(name: str, is_time: Callable[[], bool], after_s: float = 0.0) -> None:
+        victim = await stage.until_agent(lambda each: each.agent.endswith(f".{name}"))
+
+        async def look() -> bool:
+            return is_time()
+
+        await until(look, wait_s_max=WAIT_S_MAX, every_s=0.002)
+        await asyncio.sleep(after_s)
+        assert kill(victim.pid), f"{name} had ended"
+
+    def asks_again(name: str) -> bool:
+        return any(each.step > 0 for each in stage.stub.asked(name))
+
+    def has_effect(line: str) -> bool:
+        return line in stage.ledger.read_text().split()
+
+    async with asyncio.TaskGroup() as all_of_them:
+        all_of_them.create_task(kill_at("a", lambda: asks_again("a")))
+        all_of_them.create_task(kill_at("b", lambda: asks_again("b"), 0.05))
+        all_of_them.create_task(kill_at("e", lambda: has_effect("e1")))
+        all_of_them.create_task(kill_at("c", lambda: has_effect("c2")))
 
 
 async def agent_twice_in_a_row(stage: Stage) -> None:
@@ -283,6 +329,7 @@ async def agent_twice_in_a_row(stage: Stage) -> None:
 
 
 async def holders(stage: Stage) -> None:
+    stage.has_lost_holders = True
     killed: set[str] = set()
     for _ in range(KILLS):
         found = await stage.until_agent(lambda each: each.id not in killed and uses_tool(each))
@@ -291,6 +338,7 @@ async def holders(stage: Stage) -> None:
 
 
 async def holders_and_engine(stage: Stage) -> None:
+    stage.has_lost_holders = True
     await stage.until_agent(uses_tool)
     holding = [holder_of(each.pid) for each in await stage.agents()]
     await stage.kill_engine()
@@ -300,6 +348,7 @@ async def holders_and_engine(stage: Stage) -> None:
 
 
 async def everything_at_once(stage: Stage) -> None:
+    stage.has_lost_holders = True
     await stage.until_agent(uses_tool)
     assert stage.engine is not None
     stage.engine.kill()
@@ -383,9 +432,55 @@ async def crowd(stage: Stage) -> None:
 
 DISTURBANCES = (
     nothing, person_is_late, engine_in_planning, engine_and_planner, engine_twice, agent_in_a_tool, agent_in_its_text,
-    agent_at_random, agent_twice_in_a_row, holders, holders_and_engine, everything_at_once,
-    engine_stopped_beyond_its_lease, conversation_too_long,
+    agent_around_the_start_of_a_tool, agent_at_random, agent_twice_in_a_row, holders, holders_and_engine,
+    everything_at_once, engine_stopped_beyond_its_lease, conversation_too_long,
 )  # fmt: skip
+
+
+def remembered(stub: ModelStub, name: str) -> list[dict[str, Any]]:
+    """The conversation of an agent with its model, as far as its program has it in the end."""
+    found: list[dict[str, Any]] = stub.asked(name)[-1].body["messages"]
+    return found
+
+
+async def check_record(stage: Stage, m: Maos, run: Run, name: str) -> set[str]:
+    """Return what is recorded that an agent said; each text and each tool is there once, and none is missing."""
+    agent, words = run.agent(name), said(name)
+    messages: defaultdict[str, str] = defaultdict(str)
+    for each in await facts(m, agent, "text"):
+        if each.get("message", "").startswith("msg_"):  # else it is a word of the program itself, about an error
+            messages[each["message"]] += plain(each["text"])
+    texts = Counter(messages.values())
+    assert [text for text in texts if not any(plain(each).startswith(text) for each in words)] == []
+    for kind in ("tool_use", "tool_result"):
+        times = Counter(each["id"] for each in await facts(m, agent, kind))
+        assert [id for id, count in times.items() if count > 1] == [], f"{name}: {kind} is recorded twice"
+    if not stage.has_lost_holders:  # which take along what an agent has just printed
+        blocks = [
+            block for each in remembered(stage.stub, name) if each["role"] == "assistant" for block in _parts(each)
+        ]
+        uses = {each["id"] for each in await facts(m, agent, "tool_use")}
+        assert [each for each in blocks if each["type"] == "tool_use" and each["id"] not in uses] == []
+        its_texts = Counter(plain(each["text"]) for each in blocks if each["type"] == "text")
+        assert Counter({text: count for text, count in its_texts.items() if text in map(plain, words)}) <= texts
+    return {each for each in words if texts[plain(each)]}
+
+
+def _parts(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    content = message["content"]
+    return content if isinstance(content, list) else [{"type": "text", "text": content}]
+
+
+def plain(text: str) -> str:
+    """A text without the line breaks that its lines are recorded without."""
+    return "".join(text.split())
+
+
+def said(name: str) -> set[str]:
+    """What an agent says that is left in peace."""
+    if name in CROWD:
+        return {last_words(name)}
+    return {LOOKS, THE_PLAN} if name == "plan" else {BEGUN, last_words(name)}
 
 
 async def outcome(stage: Stage, names: Collection[str]) -> dict[str, Any]:
@@ -398,7 +493,14 @@ async def outcome(stage: Stage, names: Collection[str]) -> dict[str, Any]:
     async with stage.look() as m:
         assert (await m.verify()).ok
         summary = await m.runs.summary(run)
+        words = {name: await check_record(stage, m, run, name) for name in run.tasks}
+        sent = [each.message async for each in m.bus.history(run=run.id) if each.message.text == TOLD]
+    heard = [json.dumps(remembered(stage.stub, "d")).count(f"Message {each.id} from") for each in sent]
     return {
+        "said": words,
+        "messages": [
+            (_task(each.sender), tuple(map(_task, each.to)), times) for each, times in zip(sent, heard, strict=True)
+        ],
         "status": (run.status, {name: task.status for name, task in run.tasks.items()}),
         "results": {name: _result(run, name) for name in names},
         "effects": sorted(stage.ledger.read_text().split()),
@@ -406,6 +508,10 @@ async def outcome(stage: Stage, names: Collection[str]) -> dict[str, Any]:
         "discoveries": sorted((each["task"], each["text"]) for each in summary.discoveries),
         "questions": [(each.question, each.answer) for each in run.questions.values()],
     }
+
+
+def _task(agent: str) -> str:
+    return agent.partition(".")[2]
 
 
 def _result(run: Run, name: str) -> str:
@@ -417,6 +523,8 @@ def undisturbed(names: Collection[str], effects: list[str]) -> dict[str, Any]:
     return {
         "status": ("completed", dict.fromkeys(names, "done")),
         "results": {name: f"{name} is done" for name in names},
+        "said": {name: said(name) for name in names},
+        "messages": [],
         "effects": sorted(effects),
         "files": sorted(effects),
         "discoveries": [],
@@ -427,6 +535,9 @@ def undisturbed(names: Collection[str], effects: list[str]) -> dict[str, Any]:
 EXPECTED = {
     **undisturbed(NEEDS, [f"{name}{number}" for name in NEEDS for number in (1, 2)]),
     "status": ("completed", dict.fromkeys(["plan", *NEEDS], "done")),
+    "said": {name: said(name) for name in ("plan", *NEEDS)},
+    "messages": [("a", ("d",), 1)],
+    "files": sorted([*(f"{name}{number}" for name in NEEDS for number in (1, 2)), "b3"]),
     "discoveries": [("a", "the cache leaks")],
     "questions": [("May c finish?", "yes")],
 }

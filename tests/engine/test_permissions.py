@@ -247,7 +247,9 @@ async def test_an_answer_that_comes_while_another_is_recorded_is_refused_and_mak
         ('[[rules]]\nid = "x"\n', "'rule'"),
         ('[[rules]]\nid = "x"\nproject = "/"\nrule = "Bash(*)"\n', "not a rule"),
         ("rules = 7\n", "not iterable"),
-        ('[[rules]]\nid = "x"\nproject = "/"\nrule = "Bash(ls)"\nat_us = "x"\n', "invalid literal"),
+        ('[[rules]]\nid = "x"\nproject = "/"\nrule = "Bash(ls)"\nat_us = "x"\n', "not a time"),
+        ('[[rules]]\nid = "x"\nproject = "/"\nrule = "Bash(ls)"\nat_us = inf\n', "not a time"),
+        ("rules = " + "[" * 10_000 + "]" * 10_000, "nested too deeply"),
         ("x" * (2 << 20), "larger than"),
     ],
 )

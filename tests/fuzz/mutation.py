@@ -2,11 +2,14 @@
 
 import contextlib
 import json
+import os
 import random
 import signal
 from collections.abc import Iterator
 from typing import Any
 
+CASES = int(os.environ.get("MAOS_FUZZ_CASES", "870"))
+"""For each kind of file and of stream."""
 CASE_S_MAX = 30
 """A case that takes more processor time hangs. One that waits for ever is ended by the time limit of the test."""
 

@@ -11,13 +11,14 @@ import pytest
 
 import maos
 from maos.cli.failures import report_error
+from maos.cli.permissions import RULES as LISTING
+from maos.engine import permissions
+from maos.model.permission import ToolRequest
 from maos.plans import parser, source
 from maos.runs import agent_types, plan_input
 from maos.settings import SettingsSource, loader
-from tests.fuzz.mutation import as_json, hang_is_noticed, mutate_bytes, mutate_value
-
-CASES = int(os.environ.get("MAOS_FUZZ_CASES", "950"))
-"""For each kind of file; see also test_streams."""
+from tests.fuzz.mutation import CASES, as_json, hang_is_noticed, mutate_bytes, mutate_value
+from tests.fuzz.test_streams import DIALECTS
 
 PLAN: dict[str, Any] = {
     "version": 1, "name": "ship", "request": "ship it", "summary": "three steps", "concurrency": 2,
@@ -107,6 +108,29 @@ cost_usd = 5
 keywords = ["found:", "note:"]
 """
 
+RULES = b"""# What agents may do in your projects
+[[rules]]
+id = "rule-3fa2c1"
+project = "/home/me/shop"
+rule = "Bash(pytest *)"
+allow = true
+by = "me@here"
+at_us = 1794816000000000
+[[rules]]
+id = "rule-3fa2c2"
+project = "/home/me/shop"
+rule = "Bash(=git push && make 'x y')"
+allow = false
+[[rules]]
+id = "rule-3fa2c3"
+project = "/home/me/shop"
+rule = "mcp__maos"
+"""
+REQUESTS = [
+    ToolRequest("Bash", "pytest -q tests"), ToolRequest("Bash", "pytest; rm -rf /"), ToolRequest("mcp__maos__x"),
+    ToolRequest("Bash", "git push && make 'x y'"), ToolRequest("WebFetch"),
+]  # fmt: skip
+
 
 def parse(format: str, text: bytes) -> None:
     found = source.receive(_Bytes(text), f"plan.{format}")
@@ -144,6 +168,17 @@ def check_settings(text: bytes, is_project: bool) -> None:
         raise loader.BadSettings(found.problems)
 
 
+def check_rules(text: bytes) -> None:
+    path = permissions.rules_file()
+    path.touch(0o600)
+    path.write_bytes(text)
+    rules = permissions.of_projects()
+    for asked in REQUESTS:
+        permissions.decide(rules, asked)
+    LISTING.show(rules, as_json=True)
+    LISTING.show(rules, as_json=False)
+
+
 KINDS: dict[str, tuple[Callable[[random.Random], bytes], Callable[[bytes], None]]] = {
     "plan as data": (data, lambda text: parse("json", text)),
     "JSON plan": (lambda chance: mutate_bytes(json.dumps(PLAN).encode(), chance), lambda text: parse("json", text)),
@@ -155,12 +190,21 @@ KINDS: dict[str, tuple[Callable[[random.Random], bytes], Callable[[bytes], None]
         lambda chance: mutate_bytes(SETTINGS + OWN_SETTINGS, chance),
         lambda text: check_settings(text, False),
     ),
+    "rules of permissions": (lambda chance: mutate_bytes(RULES, chance), check_rules),
 }
 
 
+def test_there_are_ten_thousand_cases() -> None:
+    """With those of test_streams, in `make test`; `make test-soak` has more."""
+    assert CASES * (len(KINDS) + len(DIALECTS)) >= 10_000 or "MAOS_FUZZ_CASES" in os.environ
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_is_accepted_or_refused_with_a_message(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_is_accepted_or_refused_with_a_message(
+    kind: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mutate, check = KINDS[kind]
+    monkeypatch.setenv("MAOS_HOME", str(tmp_path))
     seed = int(os.environ.get("MAOS_SEED", random.randrange(10**9)))
     print("MAOS_SEED", seed)
     accepted = 0

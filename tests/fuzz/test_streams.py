@@ -22,9 +22,8 @@ from maos.model.events.facts import Fact
 from maos.model.failure import Ending, understand
 from maos.workspaces import Workspace
 from tests.agents.driving import an_order
-from tests.fuzz.mutation import as_json, hang_is_noticed, mutate_bytes, mutate_value
+from tests.fuzz.mutation import CASES, as_json, hang_is_noticed, mutate_bytes, mutate_value
 
-CASES = int(os.environ.get("MAOS_FUZZ_CASES", "950"))
 RECORDED = Path(__file__).parents[1] / "agents" / "recorded"
 CODEC = Codec(TYPES, Dictionaries())
 ENDINGS = (Ending(exit_code=0), Ending(exit_code=1), Ending(signal=9), Ending(unanswered=True, exit_code=0))

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from maos.agents import kinds
@@ -17,7 +18,7 @@ from maos.runs.decisions import Outcome
 from maos.runs.service import Runs
 from maos.runs.worker import AgentWorker
 from maos_testing.model_stub import ModelStub, ScriptFault, ScriptStep
-from tests.agents.claude.stage import environment
+from tests.agents.claude.stage import bash, environment
 from tests.runs.test_scheduler import Hands, m, runs, until  # noqa: F401
 
 FAILURES = ("login_expired", "no_credit")
@@ -158,3 +159,27 @@ async def test_claude_without_a_valid_key_says_once_what_to_do(engine_m: Maos, t
     hint = (await engine_m.agents.details(f"{run.id}.a")).now.failure.hint
     assert hint.startswith("log in to Claude Code (start `")
     assert hint.endswith("or set ANTHROPIC_API_KEY, then `maos agent resume`")
+
+
+async def test_a_key_that_expires_in_the_middle_and_is_renewed_costs_no_step(
+    engine_m: Maos, tmp_path: Path, home: Path
+) -> None:
+    """After `maos resume` the agent continues in its session: what it had done is not done again."""
+    expired = ScriptFault(status=401, times=0, message="invalid x-api-key")
+    steps = [ScriptStep(text=f"Step {n}.", calls=[bash(f"echo {n} >> ledger")]) for n in (1, 2, 3)]
+    steps.append(ScriptStep(text="It is done."))
+    async with ModelStub([*steps[:2], msgspec.structs.replace(steps[2], faults=[expired]), steps[3]]) as stub:
+        variables = {**environment(stub), "CLAUDE_CODE_MAX_RETRIES": "0"}
+        attempts = Attempts(
+            engine_m.journal, SystemClock(), dialect=kinds.dialect, folder=home, environment=variables, bus=engine_m.bus
+        )
+        tasks = Plan(tasks=[Task(name="a", task="x", tools=["Bash"])])
+        run = await engine_m.runs.create(tasks, folder=tmp_path, options={"kind": "claude", "in_place": True})
+        run = await engine_m.runs.execute(run.id, worker=AgentWorker(attempts))
+        assert (run.status, (tmp_path / "ledger").read_text()) == ("paused", "1\n2\n")
+        stub.script("default", *steps)
+        run = await engine_m.runs.execute(run.id, worker=AgentWorker(attempts))
+        await attempts.close()
+    assert (run.status, run.tasks["a"].attempts) == ("completed", 2)
+    assert (tmp_path / "ledger").read_text() == "1\n2\n3\n"
+    assert (await engine_m.agents.get(f"{run.id}.a")).order["resume"]

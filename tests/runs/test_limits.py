@@ -229,17 +229,43 @@ async def test_an_engine_that_attaches_tells_the_holder_a_limit_that_only_is_rec
     assert (run.status, run.tasks["a"].failure) == ("failed", "timed_out")
 
 
-def test_time_in_which_an_agent_waits_is_not_used() -> None:
+ASKED = {"kind": "permission_requested", "id": "p", "tool": "Bash"}
+LIMITED = {"kind": "retry", "status": 429, "delay_s": 300.0}
+WORKS = {"kind": "text", "text": "I continue."}
+
+
+@pytest.mark.parametrize(
+    ("waits", "continues"),
+    [
+        pytest.param((ASKED,), ("attempt_answered", {"request": "p", "allow": True}), id="for a person"),
+        pytest.param((LIMITED,), ("attempt_output", {"facts": [WORKS]}), id="for a rate limit"),
+        pytest.param((LIMITED, {"kind": "quota", "window": "5h"}), ("attempt_output", {"facts": [WORKS]}),
+                     id="for a rate limit, with news of it"),
+    ],
+)  # fmt: skip
+def test_time_in_which_an_agent_waits_is_not_used(
+    waits: tuple[dict[str, Any], ...], continues: tuple[str, dict[str, Any]]
+) -> None:
     attempt = Attempt(id="a.1", order={"time_limit_s": 60.0})
-    for type_, data in (
-        ("attempt_started", {"pid": 1, "at_us": 1_000_000}),
-        ("attempt_output", _output(11, {"kind": "permission_requested", "id": "p", "tool": "Bash"})),
-        ("attempt_answered", {"request": "p", "allow": True, "at_us": 511_000_000}),
-        ("attempt_output", _output(515, {"kind": "text", "text": "I go on."})),
+    type_, data = continues
+    for each in (
+        event("attempt_started", pid=1, at_us=1_000_000),
+        *(event("attempt_output", **_output(11 + number, fact)) for number, fact in enumerate(waits)),
+        event(type_, **{**(_output(511) if type_ == "attempt_output" else {}), "at_us": 511_000_000, **data}),
+        event("attempt_output", **_output(515, WORKS)),
     ):
-        attempt.apply(event(type_, **data))
+        attempt.apply(each)
     assert attempt.worked_us(516_000_000) == 15_000_000
     assert left_of_attempt(attempt, 516_000_000).time_s == 45.0
+
+
+@pytest.mark.parametrize("status", [500, 529])
+def test_time_in_which_an_agent_retries_what_is_no_limit_is_used(status: int) -> None:
+    """A model that is overloaded has no end that is worth waiting for."""
+    attempt = Attempt(id="a.1", order={"time_limit_s": 60.0})
+    attempt.apply(event("attempt_started", pid=1, at_us=1_000_000))
+    attempt.apply(event("attempt_output", **_output(11, {**LIMITED, "status": status})))
+    assert attempt.worked_us(41_000_000) == 40_000_000
 
 
 def _output(at_s: int, *facts: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from maos.model.question import Open, check
 from maos.model.run import Run
 from maos.runs import agent_types, planner
 from maos.runs.service import Runs
-from maos_testing.model_stub import ModelStub, ScriptStep, ToolCall
+from maos_testing.model_stub import ModelStub, ScriptFault, ScriptStep, ToolCall
 from tests.engine import claude_engine
 from tests.runs.commands import until
 
@@ -252,6 +252,30 @@ async def test_a_planner_is_retried_like_any_agent(planning: Planning) -> None:
     os.kill(await until(pid), signal.SIGKILL)
     run = await executing
     assert (run.status, run.tasks["plan"].attempts) == ("completed", 2)
+
+
+@pytest.mark.parametrize(
+    ("status", "failure", "requests"), [(429, "rate_limited", 2), (500, "server_error", 1), (529, "overloaded", 1)]
+)
+async def test_a_planner_is_retried_when_its_model_fails(
+    planning: Planning, stub: ModelStub, status: int, failure: str, requests: int
+) -> None:
+    """By the failure table: a rate limit is waited for, as long as the servers ask; other failures after a back-off."""
+    fault = ScriptFault(status=status, times=requests, retry_after_s=1 if status == 429 else None)
+    stub.script("failing", ScriptStep(text=said(GOOD), faults=[fault]))
+    planning.attempts._environment["CLAUDE_CODE_MAX_RETRIES"] = str(requests - 1)
+    run = await planning.start("SCRIPT=failing")
+    executing = asyncio.create_task(planning.runs.execute(run.id))
+    await planning.answer(run.id, "no")
+    run = await executing
+    assert run.tasks["plan"].attempts == 2
+    failures = [
+        each.data.get("failure", "")
+        async for each in planning.attempts.records(f"{run.id}.plan")
+        if each.type == "attempt_ended"
+    ]
+    assert failures == [failure, ""]
+    assert len(stub.asked("failing")) == requests + 1
 
 
 async def test_a_command_cannot_plan(planning: Planning) -> None:

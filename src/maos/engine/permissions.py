@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from maos import settings
-from maos.clock import Clock
+from maos.clock import LAST_US, Clock
 from maos.engine.streams import AttemptReader, RunReader
 from maos.errors import InvalidInput, NotFound
 from maos.faults import crash_point
@@ -102,7 +102,9 @@ def of_projects(path: Path | None = None) -> list[StoredRule]:
 
 def _from_file(row: dict[str, Any]) -> StoredRule:
     rule = permission.parse(str(row["rule"]), allow=row.get("allow", True) is True)
-    at_us, by = int(row.get("at_us", 0)), str(row.get("by", ""))
+    at_us, by = row.get("at_us", 0), str(row.get("by", ""))
+    if not isinstance(at_us, int) or not 0 <= at_us <= LAST_US:
+        raise InvalidInput(f"at_us is not a time in microseconds: {at_us!r:.60}")
     return StoredRule(id=str(row["id"]), rule=rule, scope=PROJECT, of=str(row["project"]), by=by, at_us=at_us)
 
 

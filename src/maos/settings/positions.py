@@ -108,6 +108,8 @@ def parse_toml(text: str) -> dict[str, Any]:
         number = _LONG_NUMBER.search(text)
         line = text.count("\n", 0, number.start()) + 1 if number else 1
         raise NotToml(f"a number has more than {DIGITS_MAX} digits", Position(line, 1)) from error
+    except RecursionError as error:
+        raise NotToml("it is nested too deeply", Position(1, 1)) from error
 
 
 def find_positions(text: str, *, is_json: bool = False) -> Positions:

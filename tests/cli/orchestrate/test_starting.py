@@ -108,6 +108,84 @@ def test_a_person_edits_the_plan_until_it_is_right(
     assert shown.end() == 0
 
 
+HIDDEN = " " * 2100 + "; echo " + "x" * 200 + " > hidden"
+"""The end of a script, far behind its beginning."""
+
+WHOLE = f"""\
+├─ batch 1
+│  └─ a  shell  sh -c 'make lint ; echo {"x" * 200} > hidden'
+│     then a check: sh -c 'true ; echo {"x" * 200} > hidden'
+│     setup: sh -c 'echo {"x" * 200} > hidden'
+│     variables: CI=1, HOME
+├─ batch 2, together
+│  ├─ b  shell  after a  run the tests
+│  │  runs make test
+│  └─ c  python  after a  tools.measure:main with {{"folder": "{"y" * 200}"}}
+└─ batch 3, together
+   ├─ d  claude  after a, b, c  {"fix it " * 40}.
+   │  may use Bash(curl *), WebFetch without asking
+   │  then a reviewer: {"is it right " * 20}?
+   └─ e  acp:./tools/agent.sh --fast  after c  {"z" * 4000} … and 100 more characters (--json prints all)
+"""
+
+
+def _whole() -> dict[str, dict[str, object]]:
+    """Tasks with everything that a person could overlook."""
+    hidden = ["sh", "-c", HIDDEN.lstrip(" ;")]
+    return {
+        "a": {
+            "command": ["sh", "-c", f"make lint{HIDDEN}"], "gates": [{"command": ["sh", "-c", f"true{HIDDEN}"]}],
+            "setup": [hidden], "env": {"CI": "1", "HOME": None},
+        },
+        "b": {"task": "run the tests", "command": ["make", "test"], "needs": ["a"]},
+        "c": {"python": "tools.measure:main", "with": {"folder": "y" * 200}, "needs": ["a"]},
+        "d": {
+            "task": "fix it " * 40 + ".", "kind": "claude", "tools": ["Bash(curl *)", "WebFetch"],
+            "gates": [{"review": "is it right " * 20 + "?"}], "needs": ["a", "b", "c"],
+        },
+        "e": {"task": "z" * 4100, "kind": "acp:./tools/agent.sh --fast", "needs": ["c"]},
+    }  # fmt: skip
+
+
+def test_everything_that_a_plan_would_run_is_shown_whole(repository: Path, plan: Plan, call: Call) -> None:
+    """A12, A14: behind many spaces, behind words that say something else, in checks, setup and functions."""
+    done = call("run", "-f", str(plan(**_whole())))
+    assert done.returncode == 2
+    assert done.stdout == f"Plan: do it  5 tasks in 3 batches\n{WHOLE}"
+
+
+def test_everything_that_more_tasks_would_run_is_shown_whole(repository: Path, plan: Plan, call: Call) -> None:
+    run = documents(call("run", "-f", str(plan(a="true")), "--auto", "--json").stdout)[-1]["run"]
+    more = {"b": {**_whole()["a"], "agent": "checker"}, "c": {**_whole()["c"], "needs": ["b"]}}
+    types = repository / ".maos" / "agents"
+    types.mkdir(parents=True)
+    (types / "checker.md").write_text("---\npermission: edits\ntools: Bash(git *)\n---\nCheck.\n")
+    done = call("resume", run, "--task", f"@{plan(**more)}")
+    assert done.returncode == 2
+    assert (
+        done.stdout
+        == f"""\
+2 more tasks for {run}
+├─ b  checker (shell)  sh -c 'make lint ; echo {"x" * 200} > hidden'
+│  then a check: sh -c 'true ; echo {"x" * 200} > hidden'
+│  setup: sh -c 'echo {"x" * 200} > hidden'
+│  variables: CI=1, HOME
+└─ c  python  after b  tools.measure:main with {{"folder": "{"y" * 200}"}}
+"""
+    )
+    source = types / "checker.md"
+    assert f"note: checker is from {source}, permission edits, may use Bash(git *) without asking\n" in done.stderr
+
+
+def test_a_person_sees_every_task_before_saying_yes(repository: Path, plan: Plan, call: Call) -> None:
+    many = plan(**{f"t{number}": f"echo {number}" for number in range(210)}, last=("touch hidden", "t0"))
+    done = call("run", "-f", str(many))
+    assert done.returncode == 2
+    assert [f"echo {number}'" in done.stdout for number in range(210)] == [True] * 210
+    assert "touch hidden" in done.stdout
+    assert " more" not in done.stdout
+
+
 def test_everything_that_is_wrong_with_a_plan_is_said_at_once(here: Path, plan: Plan, call: Call) -> None:
     bad = plan(one=("true", "tow"), two="true", three={"task": "  "}, four={"task": "x", "agent": "develper"})
     done = call("run", "-f", str(bad), "--auto")

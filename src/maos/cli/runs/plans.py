@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from maos.settings.schema import Settings
 
 TASKS_SHOWN_MAX = 200
-TASK_WIDTH = 70
+"""How many tasks are shown of a plan that is not asked about."""
+SUMMARY_WIDTH = 70
 ACT_WIDTH = 4_000
 NAME_WIDTH_MAX = 24
 ANSWERS = click.Choice(["y", "yes", "n", "no", "e", "edit"], case_sensitive=False)
@@ -67,7 +68,7 @@ def approve(
     if as_json:
         documents.show_line({"kind": "plan", **msgspec.to_builtins(found.plan)})
     else:
-        show(found, options)
+        show(found, options, tasks_max=TASKS_SHOWN_MAX if auto else None)
     need_yes("the plan is not approved", yes=auto, as_json=as_json, flags="--auto")
     if auto:
         return found
@@ -103,53 +104,53 @@ def approve_added(run: Run, found: Addition, *, auto: bool, as_json: bool) -> No
         ask("Add it and resume?")
 
 
-def show(found: ValidPlan, options: Mapping[str, Any]) -> None:
-    """A plan as a tree: batches, and in each the tasks with their agents and what they need."""
+def show(found: ValidPlan, options: Mapping[str, Any], *, tasks_max: int | None = None) -> None:
+    """A plan as a tree: batches, and in each the tasks with their agents and what they need.
+
+    A person agrees to what is shown, so everything that would run is in it, whole; with `tasks_max`, for a plan that is
+    approved already, only so many tasks are.
+    """
     plan, types = found.plan, found.types
     groups = batches(plan)
-    about = words.one_line(plan.summary or plan.request, TASK_WIDTH)
+    about = words.one_line(plan.summary or plan.request, SUMMARY_WIDTH)
     size = f"{render.many(len(plan.tasks), 'task')} in {render.many(len(groups), 'batch', 'batches')}"
     render.line(
         ("Plan", "bold"),
         render.wrap(f"{': ' + about if about else ''}  {size}", sys.stdout, indent="  ", used=len("Plan")),
     )
     tasks = {task.name: task for task in plan.tasks}
-    kinds = agent_types.kinds(plan, {**options, "agents": agent_types.to_data(plan, types)})
+    options = {**options, "agents": agent_types.to_data(plan, types)}
     width = min(NAME_WIDTH_MAX, max(map(len, tasks)))
-    left = TASKS_SHOWN_MAX
+    left = len(tasks) if tasks_max is None else tasks_max
     for number, group in enumerate(groups, 1):
         is_last = number == len(groups)
         together = ", together" if len(group) > 1 else ""
         render.line(("└─ " if is_last else "├─ ", "dim"), f"batch {number}", (together, "dim"))
         stem = "   " if is_last else "│  "
         for name in group[:left]:
-            _show_task(tasks[name], kinds[name], stem, last=name == group[-1], width=width)
+            _show_task(tasks[name], options, stem, last=name == group[-1], width=width)
         if len(group) > left:
-            render.line((f"{stem}… and {len(group) - left} more", "dim"))
+            render.line((f"{stem}… and {len(group) - left} more (--json prints all)", "dim"))
         left = max(0, left - len(group))
     _show_preparation(preparation.of_options(options), options, "")
-    for name in sorted({task.agent for task in plan.tasks if task.agent in types}):
-        each = types[name]
-        if not each.source.startswith(str(SHIPPED)):  # a repository may have brought it
-            unasked = f", may use {', '.join(shown_tools(each.tools))} without asking" if each.tools else ""
-            note(f"{name} is from {each.source}{unasked}")
+    _note_types(plan.tasks, types)
     sys.stdout.flush()
 
 
 def show_added(run: Run, found: Addition) -> None:
-    """Print the tasks that are to be added."""
-    tasks = found.plan.tasks
-    kinds = agent_types.kinds(found.plan, {**run.options, **found.options})
+    """Print the tasks that are to be added, with everything that they would run."""
+    tasks, options = found.plan.tasks, {**run.options, **found.options}
     render.line((f"{render.many(len(tasks), 'more task')} for {run.id}", "bold"))
     for task in tasks:
-        _show_task(task, kinds[task.name], "", last=task is tasks[-1], width=0)
+        _show_task(task, options, "", last=task is tasks[-1], width=0)
+    _note_types(tasks, {name: agent_types.of_task(options, name) for name in options.get("agents") or {}})
     sys.stdout.flush()
 
 
-def _show_task(task: Task, kind: str, stem: str, *, last: bool, width: int) -> None:
-    """A task as a branch of a tree."""
-    agent = clean(f"{task.agent} ({kind})" if task.agent else kind)
-    said = words.one_line(task.task or shlex.join(task.command), TASK_WIDTH)
+def _show_task(task: Task, options: Mapping[str, Any], stem: str, *, last: bool, width: int) -> None:
+    """A task as a branch of a tree: what does it, and below that what else it starts and may do."""
+    role, kind = agent_types.of_task(options, task.agent), agent_types.kind_of(options, msgspec.to_builtins(task))
+    agent = _one_line(f"{task.agent} ({kind})" if task.agent else kind)
     below = stem + ("   " if last else "│  ")
     before = (
         (stem + ("└─ " if last else "├─ "), "dim"),
@@ -158,35 +159,65 @@ def _show_task(task: Task, kind: str, stem: str, *, last: bool, width: int) -> N
         (f"  after {clean(', '.join(task.needs))}" if task.needs else "", "yellow"),
     )
     used = sum(len(text) for text, _style in before) + 2
+    said, *more = _works(task)
     render.line(*before, f"  {render.wrap(said, sys.stdout, indent=f'{below}  ', used=used)}")
+    for line in more:
+        _show_below(line, below, "")
+    if task.tools:
+        _show_below(f"may use {_one_line(', '.join(shown_tools(task.tools)))} without asking", below)
     for gate in task.gates:
-        text = shlex.join(gate.command) if gate.command else gate.person or gate.review
+        text = _command(gate.command) if gate.command else _prompt(gate.person or gate.review)
         who = "a person" if gate.person else "a reviewer" if gate.review else "a check"
-        check = render.wrap(
-            f"then {who}: {words.one_line(text, TASK_WIDTH)}", sys.stdout, indent=f"{below}  ", used=len(below)
-        )
-        render.line((below + check, "dim"))
-    _show_preparation(preparation.of_options(msgspec.structs.asdict(task)), {}, below)
+        _show_below(f"then {who}: {text}", below)
+    places = map(preparation.of_options, map(msgspec.structs.asdict, (role, task)))
+    _show_preparation(preparation.combine(places), {}, below)
     limits = (
         words.duration(task.time_limit_s) if task.time_limit_s else "",
         words.money(task.budget_usd) if task.budget_usd else "",
         f"{words.count(task.tokens_max)} tokens" if task.tokens_max else "",
     )
     if any(limits):
-        render.line((below + ", ".join(f"at most {each}" for each in limits if each), "dim"))
+        _show_below(", ".join(f"at most {each}" for each in limits if each), below)
+
+
+def _works(task: Task) -> Sequence[str]:
+    """What a task does: the prompt of its agent, or what it is for, and the command or the function that it runs."""
+    if not task.command:
+        return [_prompt(task.task)]
+    if task.kind == "python":
+        arguments = _one_line(task.task)
+        return [_command(task.command) + (f" with {arguments}" if arguments not in ("", "{}") else "")]
+    if task.task.strip() in ("", task.command[-1].strip()):  # a task that is given as a text for the shell has both
+        return [_command(task.command)]
+    return [_prompt(task.task), f"runs {_command(task.command)}"]
 
 
 def _show_preparation(found: Preparation, options: Mapping[str, Any], below: str) -> None:
     """How workspaces are prepared: whole, as commands and variables are what a person agrees to."""
-    lines = [f"setup: {_one_line(shlex.join(each))}" for each in found.setup or ()]
-    lines += [f"copies ignored files: {clean(', '.join(found.copy_ignored))}"] if found.copy_ignored else []
+    lines = [f"setup: {_command(each)}" for each in found.setup or ()]
+    lines += [f"copies ignored files: {_one_line(', '.join(found.copy_ignored))}"] if found.copy_ignored else []
     lines += [f"variables: {_one_line(', '.join(found.env))}"] if found.env else []
     if options.get("include_uncommitted"):
         lines.append("starts with your uncommitted changes")
     if options.get("project_settings"):
         lines.append(f"uses the project's {', '.join(options['project_settings'])}")
     for line in lines:
-        render.line((below + line, "dim" if below else ""))
+        _show_below(line, below, "dim" if below else "")
+
+
+def _show_below(text: str, below: str, style: str = "dim") -> None:
+    """A line about a task, below it."""
+    render.line((below + render.wrap(text, sys.stdout, indent=f"{below}  ", used=len(below)), style))
+
+
+def _note_types(tasks: Sequence[Task], types: Mapping[str, AgentType]) -> None:
+    """Say of each type of agents that maos does not come with where it is from, and what it may do without asking."""
+    for name in sorted({task.agent for task in tasks if task.agent in types}):
+        each = types[name]
+        if not each.source.startswith(str(SHIPPED)):  # a repository may have brought it
+            may = [f"permission {each.permission}"] if each.permission else []
+            may += [f"may use {', '.join(shown_tools(each.tools))} without asking"] if each.tools else []
+            note(", ".join([f"{name} is from {each.source}", *may]))
 
 
 def show_acts(id: str, acts: Sequence[Act]) -> None:
