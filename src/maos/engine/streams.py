@@ -289,7 +289,16 @@ class AttemptReader:
     async def at(self, agent: str, position: int) -> Attempt | None:
         """The newest attempt of an agent as it was at a position of the journal; None when it had not started."""
         begun = await attempts_at(self.journal, agent, position)
-        return await ATTEMPT.at(self.journal, attempt_id(agent, max(begun)), position=position) if begun else None
+        if not begun:
+            return None
+        id = attempt_id(agent, max(begun))
+        newest = await ATTEMPT.load(self.journal, id)
+        if newest is None:
+            return None
+        last = await self.journal.event(attempt.stream(id), newest.version)
+        if last is not None and last.position <= position:  # it is now what it was then: the kept fold is enough
+            return newest
+        return await ATTEMPT.at(self.journal, id, position=position)
 
     async def history(self, agent: str) -> list[Attempt]:
         """All attempts of an agent, the oldest first."""

@@ -80,7 +80,7 @@ class StartChoices(ApiDocument):
 
 
 class AgentThen(ApiDocument):
-    """An agent at a point in time."""
+    """The agent of a task that had begun at a point in time."""
 
     agent: Label
     task: Label

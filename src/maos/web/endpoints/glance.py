@@ -20,6 +20,8 @@ from maos.web.conversion import agent_info, point_at, point_info, run_details, r
 
 MESSAGES_MAX = 100
 TASKS_MAX = 500
+OUTPUTS_MAX = 200
+"""Of so many tasks that had begun by a moment, the output of then can be read."""
 TEXT_CHARS_MAX = 400
 
 
@@ -101,16 +103,17 @@ async def show_moment(call: Call) -> p.MomentInfo:
     point = await point_at(call, run, call.query.at or str(run.version))
     view, said = await call.m.runs.status_at(point)
     then = view.run
+    begun = [name for name, task in then.tasks.items() if task.attempts][:OUTPUTS_MAX]
     agents = [
         p.AgentThen(
             agent=each.agent,
-            task=next((name for name in then.tasks if each.agent in then.agents(name)), ""),
+            task=name,
             status=str(each.status),
             activity=(each.activity or each.last_text)[:TEXT_CHARS_MAX],
             attempt=each.number,
             version=each.version,
         )
-        for each in view.attempts.values()
+        for name, each in (await call.m.runs.attempts_at(view, point.position, begun)).items()
     ]
     changed = await call.m.runs.files(then)
     return p.MomentInfo(
