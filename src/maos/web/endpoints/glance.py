@@ -10,8 +10,10 @@ from msgspec.structs import replace
 import maos
 from maos.agents import kinds
 from maos.errors import NotFound
+from maos.model.events.access import ServerStarted
 from maos.model.message import Message
 from maos.model.read_models import AgentCard
+from maos.ops import doctor
 from maos.plans.source import is_plan_file
 from maos.web import documents as d
 from maos.web import page_documents as p
@@ -157,8 +159,13 @@ async def show_store(call: Call) -> p.StoreInfo:
     m = call.m
     agents = len({name async for name in m.agents.names()})
     findings = [{"level": "note", "about": "database", "what": each} for each in call.server.m.notes]
+    versions = doctor.versions(maos.__version__)
+    if "://" in m.database:
+        del versions["SQLite"]
     return p.StoreInfo(
         version=maos.__version__,
+        versions=versions,
+        servers=[_server(each) for each in await m.supervisor.servers()],
         database=call.m.database,
         bytes=_size(call.m.database),
         position=await call.m.activity.head(),
@@ -167,6 +174,11 @@ async def show_store(call: Call) -> p.StoreInfo:
         workflows=await m.workflows.count(),
         findings=findings,
     )
+
+
+def _server(started: ServerStarted) -> p.ServerEntry:
+    owner = started.owner
+    return p.ServerEntry(url=started.url, host=str(owner["host"]), pid=int(owner["pid"]), started_us=started.at_us)
 
 
 def _size(database: str) -> int:
