@@ -13,7 +13,6 @@ from maos.errors import NotFound
 from maos.model.events.access import ServerStarted
 from maos.model.message import Message
 from maos.model.read_models import AgentCard
-from maos.ops import doctor
 from maos.plans.source import is_plan_file
 from maos.web import documents as d
 from maos.web import page_documents as p
@@ -156,6 +155,8 @@ def _plan_files(folders: Sequence[str]) -> list[str]:
 
 async def show_store(call: Call) -> p.StoreInfo:
     """Show how large everything is, and what was found when it was opened."""
+    from maos.ops import doctor  # a server that shows no page needs none of it
+
     m = call.m
     agents = len({name async for name in m.agents.names()})
     findings = [{"level": "note", "about": "database", "what": each} for each in call.server.m.notes]
