@@ -34,7 +34,7 @@ def views(run: str) -> dict[str, str]:
         "#/workflows/w-order": "tea is reserved",
         "#/workflows/w-refused": "the card for coffee is refused",
         "#/messages": "Keep parse(text)",
-        "#/system": "in the journal",
+        "#/system": "Versions and servers",
         "#/system/figures": "Agents and models compared",
         "#/system/access": "Who has access",
         "#/system/settings": "serve.plans",

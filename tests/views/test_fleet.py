@@ -135,6 +135,22 @@ async def test_a_timeline_has_the_times_of_each_try_and_what_happened(m: Maos, t
     assert (again.spans, again.marks) == (found.spans, found.marks)
 
 
+async def test_of_a_task_that_was_tried_again_the_past_has_the_attempt_of_then(m: Maos, tmp_path: Path) -> None:
+    """Also of one that had ended by then, whose output can be read (R-902)."""
+    line = "echo try; test -e again || { touch again; exit 1; }"
+    await (await start(m, tmp_path, command("a", line), command("b", "echo b")))
+    first = await m.travel.point("r-1", (await m.runs.get("r-1")).version)
+    await m.runs.resume("r-1")
+    await m.runs.execute("r-1")
+    last = await m.travel.point("r-1", (await m.runs.get("r-1")).version)
+    for point, number, status in ((first, 1, "failed"), (last, 2, "done")):
+        view, _ = await m.runs.status_at(point)
+        found = await m.runs.attempts_at(view, point.position, ["a", "b"])
+        assert {name: (each.number, each.status) for name, each in found.items()} == {
+            "a": (number, status), "b": (1, "done"),
+        }  # fmt: skip
+
+
 async def test_waiting_for_a_person_is_a_time_of_its_own(m: Maos, tmp_path: Path) -> None:
     executing = await start(m, tmp_path, command("checked", "echo done", gates=[{"person": "Good?"}]))
     while not (asked := await m.questions.open()):

@@ -245,6 +245,11 @@ class AttemptReader:
         number = max([each async for each in _numbers(self.journal, agent)], default=0)
         return await ATTEMPT.load(self.journal, attempt_id(agent, number)) if number else None
 
+    async def view(self, agent: str) -> Attempt | None:
+        """The newest attempt of an agent, shared with other readers: it must not be changed."""
+        number = max([each async for each in _numbers(self.journal, agent)], default=0)
+        return await ATTEMPT.view(self.journal, attempt_id(agent, number)) if number else None
+
     async def all(self) -> AsyncIterator[Attempt]:
         """The newest attempt of every agent, by name."""
         async for id in self._newest_of_all():
@@ -289,16 +294,7 @@ class AttemptReader:
     async def at(self, agent: str, position: int) -> Attempt | None:
         """The newest attempt of an agent as it was at a position of the journal; None when it had not started."""
         begun = await attempts_at(self.journal, agent, position)
-        if not begun:
-            return None
-        id = attempt_id(agent, max(begun))
-        newest = await ATTEMPT.load(self.journal, id)
-        if newest is None:
-            return None
-        last = await self.journal.event(attempt.stream(id), newest.version)
-        if last is not None and last.position <= position:  # it is now what it was then: the kept fold is enough
-            return newest
-        return await ATTEMPT.at(self.journal, id, position=position)
+        return await ATTEMPT.at(self.journal, attempt_id(agent, max(begun)), position=position) if begun else None
 
     async def history(self, agent: str) -> list[Attempt]:
         """All attempts of an agent, the oldest first."""
