@@ -3,15 +3,12 @@
 
 import json
 import re
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.page.conftest import PHONE, Opened, Stage, task
-from tests.page.test_views import wait_until
+from tests.page.conftest import PEER, PHONE, Opened, Stage, peer_task, task, wait_until
 
 
 def test_a_whole_run_without_a_terminal(stage: Stage, opened: Opened) -> None:
@@ -64,6 +61,97 @@ def _task(stage: Stage, run: str, name: str) -> Any:
 
 def _gate(stage: Stage, run: str) -> bool:
     return any(each["kind"] == "gate" for each in stage.api("GET", f"/runs/{run}")["pending"])
+
+
+def test_a_request_is_planned_approved_and_merged_in_the_browser(stage: Stage, opened: Opened) -> None:
+    """R-207, R-902: from words to a commit, without a plan file and without a terminal."""
+    poem = {"write": ["poem.txt", "Roses are red\n"]}, {"say": "the poem is there"}, {"cost": 0.25}
+    work = {"name": "poem", "agent": "developer", "task": f"Write the poem into poem.txt\n{json.dumps(poem)}"}
+    plan = {"summary": "One agent writes it", "tasks": [work]}
+    page = opened(f"{stage.url}/#/start")
+    page.get_by_label("What should be done?").fill(f"Write a poem\n{json.dumps([{'say': json.dumps(plan)}])}")
+    page.get_by_role("button", name="Start").click()
+    page.get_by_role("link", name="Run this plan?").click()
+    expect(page.locator(".plan-lines")).to_contain_text("Write the poem into poem.txt")
+    run = re.search(r"#/inbox/(r-\w+)/", page.url)[1]  # type: ignore[index]
+    page.get_by_role("button", name="Approve").click()
+    wait_until(stage, lambda: _is_over(stage, run))
+    page.goto(f"{stage.url}/#/run/{run}")
+    expect(page.locator(".curve")).to_contain_text("$0.25")
+    page.get_by_role("link", name="Review and merge").click()
+    page.get_by_role("button", name="Merge into your branch").click()
+    expect(page.get_by_text("Merged as 1 commit on").first).to_be_visible()
+    assert stage.git("show", "HEAD:poem.txt") == "Roses are red\n"
+
+
+def test_a_merge_conflict_is_decided_in_the_inbox(stage: Stage, opened: Opened) -> None:
+    """R-207, R-902."""
+    go = stage.signal("colours")
+    run = stage.run(
+        "colours",
+        task("red", {"write": ["colour.txt", "red\n"]}),
+        task("blue", {"write": ["colour.txt", "blue\n"]}, {"until": go}),
+        request="Choose a colour",
+    )
+    wait_until(stage, lambda: _task(stage, run, "red")["status"] == "done")
+    stage.give("colours")
+    page = opened(f"{stage.url}/#/inbox")
+    row = page.get_by_role("listitem").filter(has_text="blue · Choose a colour")
+    expect(row).to_contain_text("Conflict")
+    row.get_by_role("link").click()
+    expect(page.get_by_role("heading", name="The work of blue cannot be merged")).to_be_visible()
+    expect(page.locator(".ask-view pre.code")).to_contain_text("colour.txt")
+    page.get_by_role("button", name=re.compile("^others")).click()
+    wait_until(stage, lambda: _is_over(stage, run))
+    patch = stage.api("GET", f"/runs/{run}/diff?patch=true")["patch"]
+    assert "+red" in patch
+    assert "blue" not in patch
+
+
+def test_an_agent_is_told_something_and_another_one_is_stopped(stage: Stage, opened: Opened) -> None:
+    """R-902."""
+    go = stage.signal("told")
+    run = stage.run(
+        "told",
+        peer_task("listens", "Wait", {"say": "ready\n"}, {"until": go}, kind=PEER),
+        task("stubborn", {"say": "at work"}, {"until": stage.signal("never")}),
+        request="Listen",
+    )
+    page = opened(f"{stage.url}/#/agent/{run}.listens")
+    expect(page.locator(".line", has_text="ready")).to_be_visible()
+    page.get_by_label("Message to the agent").fill("Greet the moon")
+    page.get_by_role("button", name="Send", exact=True).click()
+    expect(page.get_by_role("status").get_by_text("Sent")).to_be_visible()
+    stage.give("told")
+    expect(page.locator(".line", has_text="I remember")).to_be_visible()  # its answer to what it was told
+    expect(page.locator(".line.input", has_text="Greet the moon")).to_be_visible()
+
+    page.goto(f"{stage.url}/#/agent/{run}.stubborn")
+    expect(page.locator(".line", has_text="at work")).to_be_visible()
+    page.get_by_role("button", name="Stop", exact=True).click()
+    expect(page.get_by_role("status").get_by_text("Stopped; it can be resumed")).to_be_visible()
+    wait_until(stage, lambda: stage.api("GET", f"/agents/{run}.stubborn")["status"] == "stopped")
+    expect(page.locator(".head .state")).to_contain_text("stopped")
+
+
+def test_a_workflow_is_told_a_signal_and_says_once_why_it_failed(stage: Stage, opened: Opened) -> None:
+    """R-902."""
+    for name, argument in (("order", "milk"), ("refused", "honey")):
+        stage.maos("workflow", "run", f"flows.py:{name}", argument, "--id", f"w-{argument}", "--detach")
+    page = opened(f"{stage.url}/#/workflows")
+    page.get_by_role("row").filter(has_text="w-milk").get_by_role("link").click()
+    expect(page.get_by_role("row").filter(has_text="reserve")).to_contain_text("milk is reserved")
+    page.get_by_text("Send a signal").click()
+    page.get_by_label("Name of the signal").fill("approved")
+    page.get_by_label("Value").fill("and paid")
+    page.get_by_role("button", name="Send", exact=True).click()
+    expect(page.locator(".head .state")).to_contain_text("finished")
+    expect(page.locator("pre.code")).to_have_text('"milk is reserved, and paid"')
+
+    page.goto(f"{stage.url}/#/workflows/w-honey")
+    expect(page.locator(".head .state")).to_contain_text("failed")
+    expect(page.locator(".head .note")).to_have_count(1)
+    expect(page.locator(".head .note")).to_contain_text("the card for honey is refused")
 
 
 def test_an_agent_without_a_run_is_found_and_resumed(stage: Stage, opened: Opened) -> None:
@@ -198,6 +286,9 @@ def test_time_shows_what_was_and_forks_and_rolls_back(stage: Stage, opened: Open
     expect(page.locator(".then-tasks li").nth(1)).not_to_contain_text("finished")
     expect(page.get_by_text("a.txt", exact=True)).to_be_visible()
     expect(page.get_by_text("b.txt", exact=True)).to_have_count(0)
+    page.locator(".then-tasks li", has_text="first").get_by_role("button", name="Output then").click()
+    expect(page.get_by_role("dialog").locator(".line", has_text="wrote a.txt")).to_be_visible()
+    page.keyboard.press("Escape")
 
     page.get_by_role("button", name="To the change before").click()
     expect(page.get_by_label("Version", exact=True)).not_to_have_value(str(then))
@@ -270,11 +361,8 @@ def _open_task(page: Page, name: str) -> None:
 
 
 def test_a_permission_is_given_once_or_always_with_the_rule_that_is_suggested(stage: Stage, opened: Opened) -> None:
-    peer = Path(__file__).parents[1] / "agents/acp/peer.py"
     asks = [{"ask": {"id": f"t{n}", "title": "git push origin main", "kind": "execute"}} for n in (1, 2)]
-    words = f"Push it\n{json.dumps([*asks, {'say': 'pushed'}])}"
-    pushing = {"name": "push", "task": words, "kind": f"acp:{sys.executable} {peer}"}
-    run = stage.run("pushing", pushing, request="Push the branch")
+    run = stage.run("pushing", peer_task("push", "Push it", *asks, {"say": "pushed"}), request="Push the branch")
     page = opened(f"{stage.url}/#/inbox")
     page.get_by_role("listitem").filter(has_text="push · Push the branch").get_by_role("link").click()
     expect(page.get_by_role("heading", name="May push use")).to_be_visible()

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.page.conftest import Opened, Stage, task
+from tests.page.conftest import Opened, Stage, task, wait_until
 from tests.page.test_steering import at_version
-from tests.page.test_views import wait_until
 
 HOSTILE = [
     "<script>window.hacked = 1</script>",

@@ -4,73 +4,16 @@ thousands of tasks and many lines a window (R-902)."""
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 
-import pytest
-from playwright.sync_api import Page, Response, expect
+from playwright.sync_api import Page, Response, ViewportSize, expect
 
-from tests.page.conftest import DESK, PHONE, ROOT, Opened, Stage, check_accessible, task
+from tests.page.conftest import DESK, PHONE, REQUEST, ROOT, Opened, Stage, check_accessible, task, wait_until
 
-PARSER = '''"""A parser that reads a stream."""
-
-
-class Parser:
-    def __init__(self, stream):
-        self.stream = stream
-
-    def parse(self):
-        for line in self.stream:
-            yield line.strip()
-
-
-def parse(text):
-    return list(Parser(text.splitlines()).parse())
-'''
 TASKS = 3_000
 LINES = 100_000
 PAGE_BYTES_MAX = 2_500_000
 WINDOW_BYTES_MAX = 200_000
 ROWS_MAX = 2_500
-REQUEST = "Replace the XML parser with a streaming one, port its tests and update the docs"
-
-
-@pytest.fixture(scope="module")
-def run(stage: Stage) -> str:
-    """A run in the middle of its work: a task that waits for a review, one that asks, two at work, two that wait."""
-    go = stage.signal("views")
-    id = stage.run(
-        "parser",
-        task("survey", {"say": "reading src/parser.py"}, {"found": "three callers pass the whole document as a string"},
-             {"send": ["parser", "Keep parse(text) as a wrapper: three callers use it"]}),
-        task("parser", {"write": ["src/parser.py", PARSER]}, {"say": "14 of 14 unit tests pass"}, needs=["survey"],
-             gates=[{"person": "Is the new parser good enough to build on?"}], task="Write the streaming parser"),
-        task("fixtures", {"write": ["tests/large.xml", "<a>\n  <b/>\n</a>\n"]}, {"say": "12 fixtures written"},
-             needs=["survey"], task="Collect the fixtures of the old tests"),
-        task("port-tests", {"send": ["docs", "The option strict is gone"]}, {"say": "porting tests/test_parser.py"},
-             {"until": go}, needs=["fixtures"], task="Port the tests"),
-        task("docs", {"say": "reading docs/parser.md"},
-             {"ask": {"question": "Shall the docs keep the section about the option strict?",
-                      "choices": ["keep it, marked as removed", "remove it"], "wait_s": 600,
-                      "context": "The new parser is always strict.\nTwo pages link to the section."}},
-             needs=["survey"], task="Update the docs"),
-        task("bench", {"say": "old: 41 MB/s"}, {"say": "new: 212 MB/s"}, {"until": go}, needs=["survey"]),
-        task("changelog", needs=["port-tests", "docs", "parser"], task="Write the changelog entry"),
-        task("announce", needs=["changelog", "bench"], task="Announce it"),
-        request=REQUEST, concurrency=6,
-    )  # fmt: skip
-    wait_until(stage, lambda: len(stage.api("GET", f"/runs/{id}")["pending"]) == 2 and at_work(stage, id) >= 3)
-    return id
-
-
-def at_work(stage: Stage, id: str) -> int:
-    agents = stage.api("GET", f"/agents?run={id}&open=true")["agents"]
-    return sum(bool(each["activity"]) for each in agents)
-
-
-def wait_until(stage: Stage, is_so: Callable[[], bool]) -> None:
-    position = stage.api("GET", "/health")["position"]
-    while not is_so():  # the time limit of the test ends it
-        position = stage.api("GET", f"/events?after={position}&limit=500")["position"]
 
 
 def views(run: str) -> dict[str, str]:
@@ -84,10 +27,14 @@ def views(run: str) -> dict[str, str]:
         f"#/run/{run}/review/parser": "class Parser:",
         f"#/run/{run}/time": "Messages by then",
         f"#/agent/{run}.docs": "reading docs/parser.md",
-        f"#/agent/{run}.docs/state": "No state",
-        "#/workflows": "Workflows",
+        f"#/agent/{run}.parser/changes": "class Parser:",
+        f"#/agent/{run}.docs/state": "Changed since version 2",
+        f"#/agent/{run}.survey/state": "No state",
+        "#/workflows": "w-order",
+        "#/workflows/w-order": "tea is reserved",
+        "#/workflows/w-refused": "the card for coffee is refused",
         "#/messages": "Keep parse(text)",
-        "#/system": "in the journal",
+        "#/system": "Versions and servers",
         "#/system/figures": "Agents and models compared",
         "#/system/access": "Who has access",
         "#/system/settings": "serve.plans",
@@ -105,13 +52,24 @@ def test_every_view_is_complete_and_accessible(stage: Stage, run: str, opened: O
             expect(main.get_by_text(words).first).to_be_attached()
             expect(main.locator(".loading")).to_have_count(0)
             assert page.evaluate("document.documentElement.dataset.theme") == theme
-            wide = page.evaluate(TOO_WIDE)
-            assert not wide, f"{at} is wider than the screen: {wide}"
-            if size is PHONE:
-                check_targets(page, at)
-            else:
-                check_accessible(page, *(("color-contrast",) if theme == "dark" else ()))
+            check_looks(page, at, theme, size)
+        page.goto(f"{stage.url}/#/run/{run}")
+        page.get_by_role("button", name="Graph").click()
+        graph = page.get_by_role("region", name="Plan as a graph")
+        expect(graph.get_by_role("link", name="changelog: waiting")).to_be_attached()
+        check_looks(page, "the graph", theme, size)
+        graph.get_by_role("link", name="docs: waiting for you").press("Enter")
+        expect(page.get_by_role("dialog", name="docs")).to_contain_text("Update the docs")
         page.context.close()
+
+
+def check_looks(page: Page, at: str, theme: str, size: ViewportSize) -> None:
+    wide = page.evaluate(TOO_WIDE)
+    assert not wide, f"{at} is wider than the screen: {wide}"
+    if size is PHONE:
+        check_targets(page, at)
+    else:
+        check_accessible(page, *(("color-contrast",) if theme == "dark" else ()))
 
 
 TOO_WIDE = """document.documentElement.scrollWidth > innerWidth
@@ -129,9 +87,8 @@ def check_targets(page: Page, at: str) -> None:
     assert not small, f"{at}: {small}"
 
 
-def test_the_fleet_says_what_is_true(
-    stage: Stage, run: str, opened: Opened, picture: Callable[[str, Page, str], None]
-) -> None:
+def test_the_fleet_says_what_is_true(stage: Stage, run: str, opened: Opened) -> None:
+    """R-208, R-902: what waits for a person is shown at once."""
     page = opened(f"{stage.url}/")
     card = page.get_by_role("article", name=REQUEST)
     for name, words in {
@@ -141,21 +98,34 @@ def test_the_fleet_says_what_is_true(
         expect(card.locator(".tile", has=page.get_by_text(name, exact=True))).to_contain_text(words)
     expect(card.locator(".tile", has_text="bench")).to_contain_text("new: 212 MB/s")
     expect(page.locator(".live")).to_contain_text("Live")
-    picture("fleet", page, f"article[aria-label='{REQUEST}']")
 
 
-def test_pictures_of_a_run_and_of_a_review(
-    stage: Stage, run: str, opened: Opened, picture: Callable[[str, Page, str], None]
-) -> None:
-    page = opened(f"{stage.url}/#/run/{run}", theme="dark")
-    expect(page.get_by_text("asked: Is the new parser")).to_be_visible()
-    expect(page.get_by_text("three callers pass the whole document")).to_be_visible()
-    picture("timeline", page, ".timeline .names, .marks")
-    page = opened(f"{stage.url}/#/run/{run}/review/parser")
-    expect(page.get_by_text("class Parser:")).to_be_visible()
-    page.get_by_role("button", name="Comment on line 9").click()
-    page.get_by_label("Comment", exact=True).fill("Blank lines should be skipped here")
-    picture("review", page, ".review .diff")
+def test_what_agents_cost_and_may_use_is_shown(stage: Stage, run: str, opened: Opened) -> None:
+    """R-903: of the fleet what it takes, each minute too, and of the account; of a run its cost over time."""
+    page = opened(f"{stage.url}/")
+    facts = page.locator("main .head .facts")
+    expect(facts).to_contain_text(re.compile(r"\$1\.\d\d so far"))
+    expect(facts).to_contain_text(re.compile(r"\d+ tokens"))
+    expect(facts.locator(".quota")).to_contain_text("claude 5 h")
+    expect(facts.locator(".quota")).to_contain_text("41 %")
+    expect(page.get_by_role("article", name=REQUEST).locator(".tile", has_text="bench")).to_contain_text("$0.48")
+    page.goto(f"{stage.url}/#/run/{run}")
+    expect(page.get_by_role("img", name="Cost: $1.10")).to_be_visible()
+    expect(page.get_by_role("img", name="Cost: $1.10")).to_contain_text("$1.10")
+
+
+def test_versions_of_a_state_are_compared_with_a_slider(stage: Stage, run: str, opened: Opened) -> None:
+    """R-902: every version of what an agent keeps, and what each changed."""
+    page = opened(f"{stage.url}/#/agent/{run}.docs/state")
+    slider = page.get_by_role("slider", name="Version 3 of 3")
+    expect(page.locator(".change")).to_contain_text("docs/options.md")
+    slider.fill("2")
+    expect(page.get_by_role("heading", name="State at version 2")).to_be_visible()
+    expect(page.locator(".halves pre.code")).to_contain_text('"sections": 3')
+    expect(page.locator(".halves pre.code")).to_contain_text("docs/parser.md")
+    expect(page.locator(".change pre.del")).to_have_text("4")
+    page.get_by_role("slider").fill("1")
+    expect(page.get_by_role("heading", name="Created")).to_be_visible()
 
 
 def test_keys_move_open_and_explain(stage: Stage, run: str, opened: Opened) -> None:
@@ -206,7 +176,8 @@ def test_the_backup_is_shown_and_can_be_checked(stage: Stage, opened: Opened) ->
 def test_thousands_of_tasks_fold_and_come_in_pages(stage: Stage, opened: Opened) -> None:
     first = task("first", {"until": stage.signal("many")})
     parts = [{"name": f"part-{n:05}", "command": ["true"], "needs": ["first"]} for n in range(TASKS)]
-    run = stage.run("many", first, *parts, request="Thousands of parts")
+    last = task("checked", {"write": ["part.txt", "the last part\n"]}, gates=[{"person": "Is the last part good?"}])
+    run = stage.run("many", first, *parts, last, request="Thousands of parts")
     page = opened("about:blank")
     sizes: list[int] = []
     page.on("response", lambda each: sizes.append(_size(each)))
@@ -216,13 +187,20 @@ def test_thousands_of_tasks_fold_and_come_in_pages(stage: Stage, opened: Opened)
     assert card.locator(".strip i").count() < 10  # a bar of groups instead of cells
     page.goto(f"{stage.url}/#/run/{run}")
     expect(page.locator(".timeline .names")).to_contain_text("part ×")
-    assert page.locator(".timeline .names > a, .timeline .names > button").count() == 2
+    assert page.locator(".timeline .names > a, .timeline .names > button").count() == 3
     page.goto(f"{stage.url}/#/run/{run}/tasks")
-    expect(page.get_by_text("1–100 of 3,001")).to_be_visible()
+    expect(page.get_by_text("1–100 of 3,002")).to_be_visible()
     page.get_by_role("button", name="Next").click()
-    expect(page.get_by_text("101–200 of 3,001")).to_be_visible()
+    expect(page.get_by_text("101–200 of 3,002")).to_be_visible()
     assert page.get_by_role("row").count() <= 101
     assert sum(sizes) < PAGE_BYTES_MAX
+    wait_until(stage, lambda: len(stage.api("GET", f"/runs/{run}")["pending"]) == 1)
+    page.goto(f"{stage.url}/#/run/{run}/review")  # what waits is found, however many tasks are before it
+    expect(page.get_by_role("heading", name="checked")).to_be_visible()
+    expect(page.locator("b", has_text="Is the last part good?")).to_be_visible()
+    expect(page.locator(".diff-rows")).to_contain_text("the last part")
+    page.goto(f"{stage.url}/#/run/{run}/review/part-02999")
+    expect(page.get_by_role("heading", name="part-02999")).to_be_visible()
     stage.api("POST", f"/runs/{run}/cancel", json={})
 
 

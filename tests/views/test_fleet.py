@@ -13,7 +13,9 @@ from maos.clock import SystemClock
 from maos.model.attempt import Attempt
 from maos.model.events.attempt import AttemptOutput
 from maos.model.events.facts import QuotaWindow
+from maos.model.plan_file import Origin
 from maos.model.read_models import CardState
+from maos.views import workflows as workflow_views
 from maos.views.activity import NO_OUTPUT, ActivityFilter
 from maos.views.fleet import quotas_of
 from maos_testing.manual_clock import ManualClock
@@ -72,6 +74,27 @@ async def test_each_task_has_its_true_state_and_says_since_when(m: Maos, tmp_pat
     assert (fleet.runs, [each.run.id for each in fleet.recent], fleet.ended) == ([], ["r-1"], 1)
 
 
+async def test_runs_that_need_a_person_come_before_newer_ones(m: Maos, tmp_path: Path) -> None:
+    """And the list of workflow runs has the same state for them (R-902)."""
+    go = tmp_path / "go"
+    works = command("works", f"until [ -e {go} ]; do sleep 0.02; done")
+    asks = command("asks", "true", gates=[{"person": "Good?"}])
+    made_from = Origin(name="plan", file="plan.yaml", digest="0" * 64).option()
+    executing = []
+    for id, tasks in (("r-old", [works]), ("r-asks", [asks, works]), ("r-new", [works])):
+        options = {"in_place": True, **made_from}
+        await m.runs.start({"tasks": tasks}, folder=tmp_path, options=options, id=id)
+        executing.append(asyncio.create_task(m.runs.execute(id)))
+    while not (asked := await m.questions.open()):
+        await asyncio.sleep(0.02)
+    assert [each.view.run.id for each in (await m.fleet.read()).runs] == ["r-asks", "r-new", "r-old"]
+    listed = {each.id: each.state for each in await workflow_views.list_all(m.runs, m.views.workflows)}
+    assert listed == {"r-asks": "waiting_for_user", "r-new": "working", "r-old": "working"}
+    await m.questions.give(asked[0], "yes")
+    go.touch()
+    await asyncio.gather(*executing)
+
+
 async def test_an_agent_that_prints_nothing_for_long_is_not_shown_as_working(tmp_path: Path) -> None:
     clock = ManualClock(SystemClock().now_us())
     go = tmp_path / "go"
@@ -110,6 +133,22 @@ async def test_a_timeline_has_the_times_of_each_try_and_what_happened(m: Maos, t
     assert [each.kind for each in found.marks] == ["created", "planned", "claimed", "ended"]
     again = await m.timelines.read("r-1")
     assert (again.spans, again.marks) == (found.spans, found.marks)
+
+
+async def test_of_a_task_that_was_tried_again_the_past_has_the_attempt_of_then(m: Maos, tmp_path: Path) -> None:
+    """Also of one that had ended by then, whose output can be read (R-902)."""
+    line = "echo try; test -e again || { touch again; exit 1; }"
+    await (await start(m, tmp_path, command("a", line), command("b", "echo b")))
+    first = await m.travel.point("r-1", (await m.runs.get("r-1")).version)
+    await m.runs.resume("r-1")
+    await m.runs.execute("r-1")
+    last = await m.travel.point("r-1", (await m.runs.get("r-1")).version)
+    for point, number, status in ((first, 1, "failed"), (last, 2, "done")):
+        view, _ = await m.runs.status_at(point)
+        found = await m.runs.attempts_at(view, point.position, ["a", "b"])
+        assert {name: (each.number, each.status) for name, each in found.items()} == {
+            "a": (number, status), "b": (1, "done"),
+        }  # fmt: skip
 
 
 async def test_waiting_for_a_person_is_a_time_of_its_own(m: Maos, tmp_path: Path) -> None:

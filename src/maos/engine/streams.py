@@ -245,6 +245,11 @@ class AttemptReader:
         number = max([each async for each in _numbers(self.journal, agent)], default=0)
         return await ATTEMPT.load(self.journal, attempt_id(agent, number)) if number else None
 
+    async def view(self, agent: str) -> Attempt | None:
+        """The newest attempt of an agent, shared with other readers: it must not be changed."""
+        number = max([each async for each in _numbers(self.journal, agent)], default=0)
+        return await ATTEMPT.view(self.journal, attempt_id(agent, number)) if number else None
+
     async def all(self) -> AsyncIterator[Attempt]:
         """The newest attempt of every agent, by name."""
         async for id in self._newest_of_all():

@@ -251,10 +251,15 @@ def machine(database: str, folder: Path | None, version: str) -> Iterator[Findin
         level = Level.BAD if free < GONE_BYTES else Level.LOOK if free < LOW_BYTES else Level.OK
         hint = "" if level is Level.OK else "free some space: maos admin cleanup, maos workflow state cleanup"
         yield Finding(level, "disk", what, hint)
-    versions = f"Python {platform.python_version()}, SQLite {apsw.sqlite_lib_version()}"
-    yield Finding(Level.OK, "versions", f"maos {version}, {versions}")
+    known = ", ".join(f"{name} {each}" for name, each in versions(version).items())
+    yield Finding(Level.OK, "versions", known)
     for home in sorted(settings.state_folder().glob("*/")):
         yield from _strays(home / "holders")
+
+
+def versions(version: str) -> dict[str, str]:
+    """The versions of maos, which is given, and of what it stands on."""
+    return {"maos": version, "Python": platform.python_version(), "SQLite": apsw.sqlite_lib_version()}
 
 
 def settings_finding(load: Callable[[], object]) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ resuming one would do; runs as they were at a point in time; and what people sai
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +154,23 @@ class RunResults(RunViews):
         said = [each for each in await self.messages(then.id) if each.position <= moment.position]
         now = status_of(then, attempts, known, lives=True, now_us=moment.time_us)
         return RunView(then, attempts, known, asked, now, len(said), moment.time_us), said
+
+    async def attempts_at(self, view: RunView, position: int, tasks: Iterable[str]) -> dict[str, Attempt]:
+        """The newest attempt at each of some tasks of a run as it was, by task; without those that had not begun. They
+        are shared with other readers, and must not be changed."""
+        found: dict[str, Attempt] = {}
+        for name in tasks:
+            task, agent = view.run.tasks[name], view.run.agent(name)
+            attempt = view.attempts.get(agent)
+            if attempt is None and task.attempts:
+                newest = await self._attempts.view(agent)
+                # Of a task that had ended, the attempt has not changed since, unless a later one was begun.
+                has_ended = task.status in (TaskStatus.DONE, TaskStatus.FAILED)
+                is_same = newest is not None and has_ended and newest.planned_us <= task.ended_us
+                attempt = newest if is_same else await self._attempts.at(agent, position)
+            if attempt is not None:
+                found[name] = attempt
+        return found
 
     # --- what comes of them ----------------------------------------------------------------------------------
 

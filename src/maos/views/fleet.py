@@ -65,9 +65,9 @@ class FleetView(NamedTuple):
     """All runs and agents that are at work or were lately."""
 
     runs: list[RunCard]
-    """Those that have not ended, the newest first."""
+    """Those that have not ended: those that need a person first, then the newest first."""
     agents: list[AgentCard]
-    """Agents without a run that are at work."""
+    """Agents without a run that are at work, those that need a person first."""
     recent: list[RunView]
     """Runs that ended within a day, the newest first."""
     ended: int
@@ -121,6 +121,7 @@ class Fleet:
         over = sorted((run for run in known if not run.is_open), key=lambda run: -run.ended_us)
         lately = [run for run in over if run.ended_us >= since_us][:RECENT_RUNS_MAX]
         cards = [self._card(await self._runs.status_of(run), now_us) for run in going]
+        cards.sort(key=lambda card: not card.view.now.needs_person)  # each part stays in the order of the newest
         alone, left, at_work = [], [], set[str]()
         told: list[Attempt] = []
         async for attempt in self._agents.open(since_us=since_us):
@@ -135,6 +136,7 @@ class Fleet:
                 alone.append(self._alone(attempt, await self._agents.status(attempt.agent), now_us))
             elif attempt.ended_us >= since_us:
                 left.append(attempt)
+        alone.sort(key=lambda card: card.state is not CardState.YOU)
         left.sort(key=lambda attempt: -attempt.ended_us)
         recent_agents = [await self._agents.status(each.agent) for each in left[:RECENT_RUNS_MAX]]
         if seen is None:

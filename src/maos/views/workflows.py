@@ -73,13 +73,14 @@ def of_function(run: WorkflowRun) -> WorkflowInfo:
 def of_file(status: RunView, made_from: Origin) -> WorkflowInfo:
     """The run of a plan file; its tasks are its steps."""
     run, now = status.run, status.now
+    state = NEEDS_PERSON if now.needs_person and now.state == "working" else now.state
     return WorkflowInfo(
         id=run.id,
         of="file",
         workflow=made_from.name,
         version=made_from.digest[:12],
         status=status.status,
-        state=run.status if now.state == "idle" else now.state,
+        state=run.status if state == "idle" else state,
         why=now.error or run.why or None,
         parent=None,
         steps=len(run.tasks),

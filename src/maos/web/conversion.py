@@ -113,6 +113,7 @@ def task_info(run: Run, name: str) -> d.TaskInfo:
     return d.TaskInfo(
         name=name,
         description=str(plan.get("task") or " ".join(plan.get("command", ()))),
+        is_command=not plan.get("task") and bool(plan.get("command")),
         agent=run.agent(name),
         kind=str(plan.get("agent") or plan.get("kind") or usual),
         status=task.status,

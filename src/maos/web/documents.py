@@ -187,6 +187,8 @@ class TaskInfo(ApiDocument):
 
     name: Label
     description: str
+    is_command: bool
+    """Whether the description is its command line, because the task has no words."""
     agent: Label
     kind: Label
     status: Label

@@ -80,7 +80,7 @@ class StartChoices(ApiDocument):
 
 
 class AgentThen(ApiDocument):
-    """An agent at a point in time."""
+    """The agent of a task that had begun at a point in time."""
 
     agent: Label
     task: Label
@@ -113,10 +113,23 @@ class MomentInfo(ApiDocument):
     files: list[FileChangeInfo] | None
 
 
+class ServerEntry(ApiDocument):
+    """A server that executes the runs of the database, and may be alive."""
+
+    url: Label
+    """Where it is reached; empty for one without HTTP."""
+    host: Label
+    pid: int
+    started_us: int
+
+
 class StoreInfo(ApiDocument):
     """How large everything is, and what a check of it says."""
 
     version: Label
+    versions: dict[Label, Label]
+    """Of maos and of what it stands on: Python, and SQLite for a database that is a file."""
+    servers: list[ServerEntry]
     database: Label
     bytes: int
     position: int

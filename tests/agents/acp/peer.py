@@ -9,6 +9,7 @@ after this one was killed, and replays it then. Options:
     --models        it offers a choice of models        --version=N     it speaks another version
     --stays         it does not exit at the end of its input
     --load-waits    it waits for the file `go` before it loads a session
+    --quiet         it says nothing to a prompt without steps
 """
 
 import asyncio
@@ -91,7 +92,7 @@ class Peer:
         self._cancelled.clear()
         stop: Any = "end_turn"
         lists = [line for line in text.splitlines() if line.startswith("[")]
-        for step in json.loads(lists[-1]) if lists else [{"remember": True}]:
+        for step in json.loads(lists[-1]) if lists else [] if "--quiet" in OPTIONS else [{"remember": True}]:
             (name,) = step
             stop = await getattr(self, f"step_{name}")(session_id, step[name]) or stop
         return schema.PromptResponse(stop_reason=stop, usage=usage)
@@ -126,6 +127,12 @@ class Peer:
         await self._client.session_update(
             session, acp.update_tool_call(call["id"], status=call.get("status", "completed"), content=result)
         )
+
+    async def step_write(self, session: str, call: list[str]) -> None:
+        """Write a file: path and text."""
+        path, text = call
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text)
 
     async def step_ask(self, session: str, call: dict[str, Any]) -> Any:
         options = [

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 import maos
 from maos.agents import kinds
 from maos.errors import NotFound
+from maos.model.events.access import ServerStarted
 from maos.model.message import Message
 from maos.model.read_models import AgentCard
 from maos.plans.source import is_plan_file
@@ -20,6 +21,8 @@ from maos.web.conversion import agent_info, point_at, point_info, run_details, r
 
 MESSAGES_MAX = 100
 TASKS_MAX = 500
+OUTPUTS_MAX = 200
+"""Of so many tasks that had begun by a moment, the output of then can be read."""
 TEXT_CHARS_MAX = 400
 
 
@@ -101,16 +104,17 @@ async def show_moment(call: Call) -> p.MomentInfo:
     point = await point_at(call, run, call.query.at or str(run.version))
     view, said = await call.m.runs.status_at(point)
     then = view.run
+    begun = [name for name, task in then.tasks.items() if task.attempts][:OUTPUTS_MAX]
     agents = [
         p.AgentThen(
             agent=each.agent,
-            task=next((name for name in then.tasks if each.agent in then.agents(name)), ""),
+            task=name,
             status=str(each.status),
             activity=(each.activity or each.last_text)[:TEXT_CHARS_MAX],
             attempt=each.number,
             version=each.version,
         )
-        for each in view.attempts.values()
+        for name, each in (await call.m.runs.attempts_at(view, point.position, begun)).items()
     ]
     changed = await call.m.runs.files(then)
     return p.MomentInfo(
@@ -151,11 +155,18 @@ def _plan_files(folders: Sequence[str]) -> list[str]:
 
 async def show_store(call: Call) -> p.StoreInfo:
     """Show how large everything is, and what was found when it was opened."""
+    from maos.ops import doctor  # a server that shows no page needs none of it
+
     m = call.m
     agents = len({name async for name in m.agents.names()})
     findings = [{"level": "note", "about": "database", "what": each} for each in call.server.m.notes]
+    versions = doctor.versions(maos.__version__)
+    if "://" in m.database:
+        del versions["SQLite"]
     return p.StoreInfo(
         version=maos.__version__,
+        versions=versions,
+        servers=[_server(each) for each in await m.supervisor.servers()],
         database=call.m.database,
         bytes=_size(call.m.database),
         position=await call.m.activity.head(),
@@ -164,6 +175,11 @@ async def show_store(call: Call) -> p.StoreInfo:
         workflows=await m.workflows.count(),
         findings=findings,
     )
+
+
+def _server(started: ServerStarted) -> p.ServerEntry:
+    owner = started.owner
+    return p.ServerEntry(url=started.url, host=str(owner["host"]), pid=int(owner["pid"]), started_us=started.at_us)
 
 
 def _size(database: str) -> int:

@@ -96,9 +96,9 @@ const title = (view, parts) => ({ fleet: "Fleet", inbox: "Inbox", messages: "Mes
 function Connection() {
   const { state, since } = connection.value;
   if (state === "live") {
-    return html`<div class="live" title="Every event up to this position of the journal has arrived"><span class="dot"></span><span>Live · <span class="num">${position.value.toLocaleString("en")}</span></span></div>`;
+    return html`<div class="live" title="Every event up to position ${position.value.toLocaleString("en")} of the journal has arrived"><span class="dot"></span>Live</div>`;
   }
-  if (state === "polling") return html`<div class="live" title="Your role does not read what agents print, so this page looks for changes every five seconds"><span class="dot"></span><span>Up to date · <span class="num">${position.value.toLocaleString("en")}</span></span></div>`;
+  if (state === "polling") return html`<div class="live" title="Your role does not read what agents print, so this page looks for changes every five seconds. Position ${position.value.toLocaleString("en")} of the journal"><span class="dot"></span>Up to date</div>`;
   if (state === "connecting") return html`<div class="live connecting"><span class="dot"></span>Connecting …</div>`;
   return html`<div class="live off"><span class="dot"></span>Not connected since ${clock((since + skew.value) * 1000, true)}</div>`;
 }
@@ -115,9 +115,13 @@ function Banner() {
   </div>`;
 }
 
+const ROLES = { admin: "may do everything", operator: "may steer runs", answerer: "may answer", viewer: "may look", auditor: "may audit" };
+
+/** Who is signed in, in words; the whole name on hover. */
 function Who() {
   if (!identity.value) return null;
-  return html`<div class="small quiet clip" title=${identity.value.principal}>${identity.value.role} · ${identity.value.principal.replace(/^\w+:/, "")}</div>`;
+  const { principal, role } = identity.value;
+  return html`<div class="small quiet clip" title="${principal}, role ${role}">${principal.replace(/^\w+:/, "").split("@")[0]}, ${ROLES[role] || role}</div>`;
 }
 
 function ThemeSwitch() {

@@ -87,8 +87,8 @@ export function bytes(n) {
 export const count = (n, one, many = `${one}s`) => `${Number(n).toLocaleString("en")} ${n === 1 ? one : many}`;
 export const firstLine = (text) => (text || "").trim().split("\n", 1)[0];
 export const ordinal = (n) => (n === 1 ? "first" : n === 2 ? "second" : n === 3 ? "third" : `${n}th`);
-/** A kind of agent in short: of a command that speaks ACP, the program. */
-export const kindWords = (kind) => (kind || "").split(" ")[0].replace(/^acp:.*\//, "acp: ");
+/** A kind of agent in short: of a program that speaks ACP, its name. */
+export const kindWords = (kind) => (kind === "shell" ? "command" : (kind || "").split(" ")[0].replace(/^acp:.*\//, "acp: "));
 /** The name of an agent without that of its run. */
 export const shortAgent = (agent, run) => (run && agent.startsWith(`${run}.`) ? agent.slice(run.length + 1) : agent);
 

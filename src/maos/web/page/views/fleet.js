@@ -15,7 +15,7 @@ const search = signal("");
 const chosen = signal("all");
 
 const FILTERS = [
-  ["all", "All", null],
+  ["all", "All runs", null],
   ["you", "Waiting for you", "you"],
   ["working", "Working", "working"],
   ["stuck", "Stuck", "stuck"],
@@ -45,8 +45,8 @@ export function Fleet() {
     </div>
     ${(!isEmpty || ended > 0) &&
     html`<div class="toolbar">
-      <div class="chips" role="group" aria-label="Show">
-        ${FILTERS.map(
+      <div class="chips" role="group" aria-label="Show runs and agents">
+        ${FILTERS.filter(([name, , tone]) => !tone || totals.by[tone] || chosen.value === name).map(
           ([name, label, tone]) => html`<button type="button" class="choice" aria-pressed=${chosen.value === name} onClick=${() => (chosen.value = name)}>
             ${tone && html`<${Glyph} tone=${tone} size="14" />`}${label}${tone && html`<span class="quiet num">${totals.by[tone] || 0}</span>`}
           </button>`,

@@ -28,7 +28,7 @@ export function Inbox({ parts }) {
   });
   if (!questions) return html`<${Waiting} error=${asked.error} />`;
   const oldest = questions[0];
-  return html`<div class="head">
+  return html`<div class=${wanted && current ? "head wide-only" : "head"}>
       <div class="row between stack-on-phone">
         <h1>${questions.length ? html`${count(questions.length, "decision waits", "decisions wait")} for ${may("answer") ? "you" : "a person"}` : `Nothing waits for ${may("answer") ? "you" : "a person"}`}</h1>
         <div class="chips" role="group" aria-label="Show">
@@ -48,7 +48,7 @@ export function Inbox({ parts }) {
               <${Batch} questions=${questions.filter((each) => selected.value.has(each.ref))} />
             </div>
             <div class="ask-side">
-              ${wanted && html`<p class="phone-only"><a class="link" href=${to("inbox")}>← All decisions</a></p>`}
+              ${wanted && html`<p class="phone-only back"><a class="link" href=${to("inbox")}>← ${questions.length > 1 ? `All ${count(questions.length, "decision")}` : "Inbox"}</a></p>`}
               ${current
                 ? html`<${Question} key=${current.ref} question=${current} next=${() => (questions.length > 1 ? open(at + 1 < questions.length ? at + 1 : at - 1) : go(to("inbox")))} />`
                 : wanted && html`<p class="note">The question that the link names was answered already. Choose one that is open.</p>`}

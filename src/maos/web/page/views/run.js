@@ -25,29 +25,27 @@ export function Run({ parts }) {
   const total = Object.values(run.tasks).reduce((a, b) => a + b, 0);
   const reads = may("read_output", `run/${id}`);
   const tabs = [["plan", "Plan"], ["tasks", "Tasks", total], ...(reads ? [["messages", "Messages", run.messages], ["review", "Review"], ["time", "Time"]] : [])];
-  return html`<div class="head">
+  return html`<div class="head run-top">
       <nav class="crumbs" aria-label="Where"><a href=${to("fleet")}>Fleet</a> / <span class="mono">${run.id}</span></nav>
-      <div class="row between top stack-on-phone">
-        <h1 class="clip-2 grow">${firstLine(run.request) || run.id}</h1>
-        <${Buttons} run=${run} reload=${found.reload} />
-      </div>
+      <h1 class="clip-2">${firstLine(run.request) || run.id}</h1>
+      <${Buttons} run=${run} reload=${found.reload} />
       <div class="facts">
         <${State} ...${runState(run)} />
         <span><b>${run.progress} %</b></span>
         ${(run.cost_usd > 0 || run.tokens > 0) && html`<span><b>${money(run.cost_usd, run.estimated_usd)}</b></span>`}
         ${run.left_usd !== null && html`<span>${money(run.left_usd)} left</span>`}
-        ${run.tokens > 0 && html`<span><b>${amount(run.tokens)}</b> tokens</span>`}
+        ${run.tokens > 0 && html`<span class="wide-only"><b>${amount(run.tokens)}</b> tokens</span>`}
         <span><b><${Lasting} from=${run.created_us} until=${isOver(run) ? run.ended_us || run.updated_us : 0} /></b></span>
-        <span>began ${clock(run.created_us)}</span>
-        ${run.restored > 0 && html`<span title="How often an engine has resumed it">resumed <b>${count(run.restored, "time")}</b></span>`}
-        ${run.engine && !isOver(run) && html`<span>${run.engine.alive ? `engine ${run.engine.pid} on ${run.engine.host}` : "no engine executes it"}</span>`}
+        <span class="wide-only" title=${engineWords(run)}>began ${clock(run.created_us)}</span>
+        ${run.restored > 0 && html`<span class="wide-only" title="How often an engine has resumed it">resumed <b>${count(run.restored, "time")}</b></span>`}
+        ${run.engine && !run.engine.alive && !isOver(run) && html`<span title=${engineWords(run)}>nothing executes it right now</span>`}
       </div>
       ${run.request.trim().includes("\n") && html`<details class="fold soft"><summary>The whole request</summary><pre class="code"><${LongText} text=${run.request} chars=${8000} /></pre></details>`}
     </div>
     ${run.tasks.failed > 0 && reads && tab === "plan" && html`<${FailedTasks} run=${run} />`}
     ${(run.error || run.why) && !(run.tasks.failed > 0 && reads) && html`<p class="note tone s-${run.tasks.failed ? "failed" : runState(run).tone}"><span class="wrap">${run.error || run.why}</span>${run.to_do && html`<br /><span class="soft"><${Hint} text=${run.to_do} /></span>`}</p>`}
     ${run.until_us > now.value && html`<p class="note">Continues by itself at ${clock(run.until_us)}, in ${span(run.until_us - now.value)}.</p>`}
-    ${run.pending.length > 0 && html`<${Decisions} questions=${run.pending} />`}
+    ${run.pending.length > 0 && html`<${Decisions} questions=${run.pending} isWhole=${tab === "plan"} />`}
     ${tab !== "review" && reads && html`<${Work} run=${run} />`}
     <nav class="tabs" aria-label="Parts of the run">
       ${tabs.map(([name, label, n]) => html`<a href=${to("run", id, name === "plan" ? "" : name)} aria-current=${tab === name ? "page" : null}>${label}${n > 0 && html`<span class="n">${n.toLocaleString("en")}</span>`}</a>`)}
@@ -79,16 +77,23 @@ function FailedTask({ task }) {
   return html`<li class="failed-task"><span><a class="link" href=${task.attempts > 0 ? to("agent", task.agent) : to("run", task.agent.split(".")[0], "tasks", task.name)}>${task.name}</a> <span class="soft">${task.why}</span></span>${last && last !== task.why && html`<code class="clip-2">${last}</code>`}</li>`;
 }
 
+/** The process that executes a run, for those who want to know. */
+const engineWords = ({ engine }) => (engine ? `${engine.alive ? "Executed" : "Last executed"} by process ${engine.pid} on ${engine.host}` : "");
+
 const DECISIONS_SHOWN = 4;
 
-/** What waits for a person in this run, each a step away from its answer. */
-function Decisions({ questions }) {
+/** What waits for a person in this run, each a step away from its answer; in one line on a phone, and beside the plan. */
+function Decisions({ questions, isWhole }) {
   const more = questions.length - DECISIONS_SHOWN;
-  return html`<section class="note tone s-you decisions" aria-label="Decisions">
-    <b>${count(questions.length, "decision waits", "decisions wait")} for ${may("answer") ? "you" : "a person"}</b>
-    <ul>${questions.slice(0, DECISIONS_SHOWN).map((each) => html`<li><a class="link clip-2" href=${to("inbox", ...each.ref.split("/"))}>${firstLine(each.text) || `${kindOf(each)}: ${each.tool || each.ref}`}</a></li>`)}</ul>
+  const title = `${count(questions.length, "decision waits", "decisions wait")} for ${may("answer") ? "you" : "a person"}`;
+  const linkOf = (each) => to("inbox", ...each.ref.split("/"));
+  const wordsOf = (each) => firstLine(each.text) || `${kindOf(each)}: ${each.tool || each.ref}`;
+  return html`<a class=${`note tone s-you decision-line${isWhole ? " phone-only" : ""}`} href=${questions.length > 1 ? to("inbox") : linkOf(questions[0])}><b class="nowrap">${title}</b><span class="clip soft">${questions.map(wordsOf).join(" · ")}</span><span aria-hidden="true">›</span></a>
+  ${isWhole && html`<section class="note tone s-you decisions wide-only" aria-label="Decisions">
+    <b>${title}</b>
+    <ul>${questions.slice(0, DECISIONS_SHOWN).map((each) => html`<li><a class="link clip-2" href=${linkOf(each)}>${wordsOf(each)}</a></li>`)}</ul>
     ${more > 0 && html`<a class="link small" href=${to("inbox")}>${count(more, "more decision")}</a>`}
-  </section>`;
+  </section>`}`;
 }
 
 /** Whether the work of a run that has completed is merged; else how to merge it. */

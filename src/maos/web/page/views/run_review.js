@@ -2,42 +2,65 @@
 
 import { html, useEffect, useState } from "../lib/ui.js";
 import { may, post, url } from "../lib/api.js";
-import { answer } from "../lib/answers.js";
+import { answer, askingTasks } from "../lib/answers.js";
 import { useData } from "../lib/data.js";
 import { moveThrough, useKeys } from "../lib/keys.js";
 import { isOf } from "../lib/stream.js";
-import { to } from "../lib/route.js";
+import { go, to } from "../lib/route.js";
 import { count, toneOf, wordsOf } from "../lib/words.js";
 import { Action, Empty, Glyph, LongText, State, Waiting, say } from "../components/parts.js";
 import { Diff } from "../components/diff.js";
 
+const TASKS_LISTED = 500;
+const ENDED = ["done", "skipped", "failed"];
+
 export function Review({ run, chosen }) {
-  const found = useData(`${url`/runs/${run.id}/tasks`}?limit=500`, { when: isOf(run.id) });
+  const found = useData(`${url`/runs/${run.id}/tasks`}?limit=${TASKS_LISTED}`, { when: isOf(run.id) });
   useKeys(moveThrough("[data-review]"));
   if (!found.data) return html`<${Waiting} error=${found.error} />`;
-  const begun = found.data.tasks.filter((task) => task.attempts > 0);
-  const waiting = (task) => gateOf(run, task.name);
-  const tasks = [...begun.filter(waiting), ...begun.filter((task) => !waiting(task))];
-  // What waits for a review comes first; of a run that has ended, what there is to merge.
-  const current = tasks.find((task) => task.name === chosen) || (chosen === "all" || (isOver(run) && !tasks.some(waiting)) ? null : tasks[0]);
-  if (!tasks.length) return html`<div class="card"><${Empty} title="Nothing to review yet">What tasks change appears here once they have begun.<//></div>`;
+  const begun = new Map(found.data.tasks.filter((task) => task.attempts > 0).map((task) => [task.name, task.status]));
+  // What waits for a review comes first, also when it is not among the tasks that are listed; of a run that has ended,
+  // what there is to merge.
+  const gated = [...new Set(run.pending.filter((each) => each.kind === "gate").map(taskOf))];
+  const named = chosen && chosen !== "all" ? [chosen] : [];
+  const names = [...new Set([...gated, ...named.filter((name) => !begun.has(name)), ...begun.keys()])];
+  const current = named[0] || (chosen === "all" || (isOver(run) && !gated.length) ? "" : names[0]);
+  if (!names.length) return html`<div class="card"><${Empty} title="Nothing to review yet">What tasks change appears here once they have begun.<//></div>`;
+  const asking = askingTasks(run);
+  const rows = names.map((name) => {
+    const status = begun.get(name);
+    if (gated.includes(name)) return { name, tone: "you", words: "waits for your review" };
+    if (asking.has(name) && !ENDED.includes(status)) return { name, tone: "you", words: "waiting for you" };
+    return { name, tone: toneOf(status), words: status ? wordsOf(status) : "" };
+  });
+  const more = found.data.total - found.data.tasks.length;
+  const open = (event) => go(to("run", run.id, "review", event.target.value || "all"));
   return html`<div class="review">
-    <div class="card asks">
+    <select class="field phone-only" aria-label="What to review" value=${current} onChange=${open}><option value="">Everything together</option>${rows.map((row) => html`<option key=${row.name} value=${row.name}>${row.name}${row.words && ` · ${row.words}`}</option>`)}</select>
+    <div class="card asks wide-only">
       <a class=${`review-row${current ? "" : " chosen"}`} data-review href=${to("run", run.id, "review", "all")}><b>Everything together</b><span class="small quiet">what the run would merge</span></a>
-      ${tasks.map(
-        (task) => html`<a key=${task.name} data-review class=${`review-row${task === current ? " chosen" : ""}`} href=${to("run", run.id, "review", task.name)}>
-          <span class="row between"><b class="clip">${task.name}</b><${Glyph} tone=${waiting(task) ? "you" : toneOf(task.status)} size="14" /></span>
-          <span class="small quiet clip">${waiting(task) ? "waits for your review" : wordsOf(task.status)}</span>
+      ${rows.map(
+        (row) => html`<a key=${row.name} data-review class=${`review-row${row.name === current ? " chosen" : ""}`} href=${to("run", run.id, "review", row.name)}>
+          <span class="row between"><b class="clip">${row.name}</b><${Glyph} tone=${row.tone} size="14" /></span>
+          <span class="small quiet clip">${row.words}</span>
         </a>`,
       )}
+      ${more > 0 && html`<a class="review-row link small" href=${to("run", run.id, "tasks")}>${count(more, "more task")}: open one in Tasks</a>`}
     </div>
-    ${!current ? html`<${Everything} run=${run} />` : html`<${TaskReview} key=${current.name} run=${run} task=${current} gate=${gateOf(run, current.name)} />`}
+    ${!current ? html`<${Everything} run=${run} />` : html`<${TaskReview} key=${current} run=${run} name=${current} />`}
   </div>`;
 }
 
-const gateOf = (run, task) => run.pending.find((each) => each.kind === "gate" && each.ref.startsWith(`${run.id}/gate/${task}/`));
+const taskOf = (question) => /\/gate\/([^/]+)/.exec(question.ref)?.[1];
 
-function TaskReview({ run, task, gate }) {
+/** What one task changed. It is read by its name: a run may have more tasks than are listed. */
+function TaskReview({ run, name }) {
+  const found = useData(url`/runs/${run.id}/tasks/${name}`, { when: isOf(run.id) });
+  const gate = run.pending.find((each) => each.kind === "gate" && taskOf(each) === name);
+  return found.data ? html`<${TaskWork} run=${run} task=${found.data} gate=${gate} />` : html`<${Waiting} error=${found.error} />`;
+}
+
+function TaskWork({ run, task, gate }) {
   const found = useData(`${url`/agents/${task.agent}/diff`}?patch=true`, { when: (event) => event.agent === task.agent && event.type === "attempt_checkpointed" });
   const [comments, setComments] = useState({});
   const [general, setGeneral] = useState("");
@@ -68,7 +91,7 @@ function TaskReview({ run, task, gate }) {
   const shown = Object.fromEntries(Object.entries(comments).map(([path, lines]) => [path, Object.fromEntries(Object.entries(lines).map(([name, each]) => [name, each.text]))]));
   return html`<div class="stack">
     <div class="card pad stack">
-      <div class="row between"><div class="row"><h2>${task.name}</h2>${gate ? html`<${State} tone="you" words="waits for your review" />` : html`<${State} state=${task.status} />`}</div><a class="link small" href=${to("agent", task.agent)}>Output</a></div>
+      <div class="row between"><div class="row"><h2>${task.name}</h2>${gate ? html`<${State} tone="you" words="waits for your review" />` : html`<${State} ...${askingTasks(run).has(task.name) && !ENDED.includes(task.status) ? { tone: "you", words: "waiting for you" } : { state: task.status }} />`}</div><a class="link small" href=${to("agent", task.agent)}>Output</a></div>
       ${gate && html`<p><b>${gate.text}</b></p>`}
       ${task.result && html`<p class="soft"><${LongText} text=${task.result} chars=${600} /></p>`}
       ${(gate ? answers : steers) &&

@@ -10,6 +10,8 @@ import { clock, exactSpan, firstLine, money, now, toneOf, wordsOf } from "../lib
 import { Action, Dialog, Empty, Glyph, LongText, State, Waiting } from "../components/parts.js";
 
 const PAGE = 100;
+/** What a filter of tasks is called: one that is in progress may be at work, or wait for a person. */
+const PARTS = { running: "in progress", gated: "in review" };
 const ORDER = ["running", "gated", "failed", "waiting", "done", "skipped"];
 
 /** How long its agents have worked, without waiting for a person; of a task that has not ended, since when it goes. */
@@ -32,7 +34,7 @@ export function Tasks({ run, asking, chosen }) {
   return html`<div class="stack">
     <div class="chips" role="group" aria-label="Show">
       <button type="button" class="choice" aria-pressed=${!status} onClick=${() => choose("")}>All <span class="quiet num">${total.toLocaleString("en")}</span></button>
-      ${ORDER.filter((each) => counts[each]).map((each) => html`<button type="button" class="choice" aria-pressed=${status === each} onClick=${() => choose(each)}><${Glyph} tone=${toneOf(each)} size="14" />${wordsOf(each)} <span class="quiet num">${counts[each].toLocaleString("en")}</span></button>`)}
+      ${ORDER.filter((each) => counts[each]).map((each) => html`<button type="button" class="choice" aria-pressed=${status === each} onClick=${() => choose(each)}><${Glyph} tone=${toneOf(each)} size="14" />${PARTS[each] || wordsOf(each)} <span class="quiet num">${counts[each].toLocaleString("en")}</span></button>`)}
     </div>
     ${!page && html`<${Waiting} error=${found.error} />`}
     ${page && !page.tasks.length && html`<div class="card"><${Empty} title="No tasks" /></div>`}
@@ -41,7 +43,7 @@ export function Tasks({ run, asking, chosen }) {
       <thead><tr><th>Task</th><th>State</th><th>Needs</th><th class="end">Tries</th><th class="end">Cost</th><th class="end">Took</th></tr></thead>
       <tbody>${page.tasks.map(
         (task) => html`<tr key=${task.name}>
-          <td class="wide"><a class="strong" data-task href=${to("run", run.id, "tasks", task.name)}>${task.name}</a><div class="small quiet clip-2">${firstLine(task.why || task.result || task.description)}</div></td>
+          <td class="wide"><a class="strong" data-task href=${to("run", run.id, "tasks", task.name)}>${task.name}</a><div class="small quiet clip-2">${firstLine(task.why || task.result || wordsFor(task))}</div></td>
           <td>${asking.has(task.name) ? html`<${State} tone="you" words="waiting for you" />` : html`<${State} state=${task.status} />`}</td>
           <td class="small quiet" data-label="needs">${needs(task.needs)}</td>
           <td class="end" data-label="tries">${task.attempts || ""}</td>
@@ -56,6 +58,9 @@ export function Tasks({ run, asking, chosen }) {
     ${chosen && html`<${TaskDialog} run=${run} name=${chosen} close=${() => go(to("run", run.id, "tasks"))} />`}
   </div>`;
 }
+
+/** What it is to do; of a command without words, the program. */
+const wordsFor = (task) => (task.is_command ? `runs ${task.description.split(" ")[0].split("/").at(-1)}` : task.description);
 
 const needs = (names) => (names.length > 3 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", "));
 
@@ -83,7 +88,7 @@ export function TaskDialog({ run, name, close }) {
       ${task.not_before_us > now.value && html`<p class="note">Starts at ${clock(task.not_before_us, true)} at the earliest.</p>`}
       ${task.why && html`<p class="note tone s-${task.status === "failed" ? "failed" : "waiting"} wrap">${task.why}</p>`}
       ${task.conflict.length > 0 && html`<p class="note tone s-you">In conflict: <span class="mono">${task.conflict.join(", ")}</span></p>`}
-      ${task.description && html`<div class="stack"><h3>Task</h3><pre class="code"><${LongText} text=${task.description} chars=${4000} /></pre></div>`}
+      ${task.description && html`<div class="stack"><h3>${task.is_command ? "Command" : "Task"}</h3><pre class="code"><${LongText} text=${task.description} chars=${4000} /></pre></div>`}
       ${task.result && html`<div class="stack"><h3>Result</h3><pre class="code"><${LongText} text=${task.result} chars=${4000} /></pre></div>`}
       ${task.needs.length > 0 && html`<p class="soft">Needs ${task.needs.slice(0, 40).join(", ")}</p>`}`}
   <//>`;

@@ -7,7 +7,7 @@ import { useData } from "../lib/data.js";
 import { axisOf } from "../lib/plan.js";
 import { isOf, position } from "../lib/stream.js";
 import { go, to } from "../lib/route.js";
-import { clock, count, exactSpan, moment, money, runState, shortAgent, toneOf, wordsOf } from "../lib/words.js";
+import { clock, count, exactSpan, firstLine, moment, money, runState, shortAgent, toneOf, wordsOf } from "../lib/words.js";
 import { Action, Dialog, Empty, ErrorNote, Glyph, LongText, State, Waiting, say } from "../components/parts.js";
 import { Output, useOutput } from "../components/output.js";
 import { Diff } from "../components/diff.js";
@@ -145,13 +145,15 @@ function lastMark(marks, us) {
 /** Tasks, files and messages as they were. */
 function Then({ run, then, showOutput, showFiles }) {
   const asking = askingTasks(then.run);
+  const outputs = new Map(then.agents.map((each) => [each.task, each]));
   return html`<div class="facts"><${State} ...${runState(then.run)} /><span><b>${then.run.progress} %</b></span>${then.run.cost_usd > 0 && html`<span><b>${money(then.run.cost_usd, then.run.estimated_usd)}</b></span>`}<span><b>${then.messages.length}</b> ${then.messages.length === 1 ? "message" : "messages"}</span>${then.files && html`<span><b>${then.files.length}</b> ${then.files.length === 1 ? "file" : "files"} changed</span>`}</div>
     <div class="thens">
       <section class="card" aria-label="Tasks then"><ul class="then-tasks">${then.tasks.slice(0, TASKS_SHOWN).map((task) => {
-        const at = then.agents.find((each) => each.task === task.name);
-        const tone = asking.has(task.name) && !["done", "skipped"].includes(task.status) ? "you" : toneOf(task.status);
-        return html`<li key=${task.name}><${Glyph} tone=${tone} size="14" /><b class="clip">${task.name}</b><span class="clip soft small">${at?.activity || task.why || task.result || ""}</span>
-          ${at ? html`<button type="button" class="button plain small" onClick=${() => showOutput(at)}>Output then</button>` : html`<span class="small quiet">${wordsOf(task.status)}</span>`}</li>`;
+        const at = outputs.get(task.name);
+        const asks = asking.has(task.name) && !["done", "skipped"].includes(task.status);
+        const does = task.why || (task.status === "done" ? firstLine(task.result) : at?.activity);
+        return html`<li key=${task.name}><${Glyph} tone=${asks ? "you" : toneOf(task.status)} size="14" /><b class="clip">${task.name}</b><span class="clip soft small">${does || ""}</span>
+          <span class="small quiet nowrap">${asks ? "waiting for you" : wordsOf(task.status)}</span>${at && html`<button type="button" class="button plain small" onClick=${() => showOutput(at)}>Output then</button>`}</li>`;
       })}</ul>${then.tasks.length > TASKS_SHOWN && html`<p class="quiet pad-line">${then.tasks.length - TASKS_SHOWN} more</p>`}</section>
       <div class="stack loose">
         <section class="card pad stack"><div class="row between"><h3>Files then</h3>${then.files?.length > 0 && html`<button type="button" class="button plain small" onClick=${showFiles}>Show lines</button>`}</div>

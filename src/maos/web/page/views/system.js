@@ -11,12 +11,12 @@ import { Access } from "./system/access.js";
 import { Backup } from "./system/backup.js";
 import { Costs } from "./system/costs.js";
 import { Agents, Growth, Storage, Unusual } from "./system/figures.js";
-import { Notes, Problems, Totals } from "./system/health.js";
+import { Notes, Problems, Totals, Versions } from "./system/health.js";
 import { Settings } from "./system/settings.js";
 
 /** Parts of the view: name, label, and cards, each with the verb that it needs on the store. */
 const PARTS = [
-  ["health", "Health", [[Totals], [Problems], [Notes, "read"], [Backup, "read"]]],
+  ["health", "Health", [[Totals], [Problems], [Notes, "read"], [Backup, "read"], [Versions, "read"]]],
   ["figures", "Figures", [[Unusual, "read"], [Growth, "read"], [Agents, "read"], [Costs], [Storage, "read"]]],
   ["access", "Access", [[Access, "grant"]]],
   ["settings", "Settings", [[Settings, "read"]]],

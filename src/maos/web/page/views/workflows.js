@@ -41,19 +41,32 @@ function Details({ id }) {
   return html`<div class="head"><nav class="crumbs" aria-label="Where"><a href=${to("workflows")}>Workflows</a> / <span class="mono">${id}</span></nav>
       <div class="row between stack-on-phone"><div class="row"><h1>${flow.workflow}</h1><${State} state=${flow.state} /></div>
       ${may("stop", `run/${id}`) && flow.is_open && html`<div class="buttons"><${Action} run=${act("pause")} done="It pauses after its current steps">Pause<//><${Action} class="button danger" run=${act("cancel")} done="It is cancelled after its current steps">Cancel<//></div>`}</div>
-      <div class="facts"><span>${flow.steps_done} of ${flow.steps} steps</span><span>began ${clock(flow.started_us)}</span>${flow.version && html`<span>code <code>${flow.version.slice(0, 12)}</code></span>`}</div>
-      ${flow.why && html`<p class="note">${flow.why}</p>`}
-      ${flow.error && html`<p class="note tone s-failed wrap">${typeof flow.error === "string" ? flow.error : flow.error.message || JSON.stringify(flow.error)}</p>`}
+      <div class="facts"><span>${flow.steps_done} of ${count(flow.steps, "step")}</span><span>began ${clock(flow.started_us)}</span>${flow.version && html`<span>code <code>${flow.version.slice(0, 12)}</code></span>`}</div>
+      ${reasonsOf(flow).map((each) => html`<p class=${`note wrap${flow.error ? " tone s-failed" : ""}`}>${each}</p>`)}
       ${flow.unknown.length > 0 && html`<p class="note tone s-stuck">It is unknown whether ${flow.unknown.join(", ")} took effect. <a class="link" href=${to("inbox")}>Resolve it in the inbox</a></p>`}
     </div>
     ${flow.is_open && may("steer", `run/${id}`) && html`<${Signal} id=${id} />`}
     <div class="card table"><table class="list cards"><thead><tr><th>Step</th><th>State</th><th>Given</th><th>Result</th><th class="end">Tries</th><th class="end">Took</th></tr></thead>
       <tbody>${flow.step_list.slice(-300).map(
-        (step) => html`<tr key=${step.id}><td class="wide"><b>${step.name}</b> <span class="quiet small">${step.id} · ${step.kind}</span></td><td><${State} state=${step.status} /></td>
-          <td class="wide mono small" data-label="given"><${LongText} text=${step.given} chars=${160} /></td><td class="wide mono small" data-label="result"><${LongText} text=${short(step.error ?? step.result)} chars=${240} /></td>
+        (step) => html`<tr key=${step.id}><td class="wide"><b class="nowrap">${step.name}</b> <span class="quiet small nowrap">${step.id} · ${step.kind}</span></td><td><${State} state=${step.status} /></td>
+          <td class="wide mono small" data-label="given"><${LongText} text=${step.given} chars=${160} /></td><td class="wide mono small" data-label="result">${step.error ? html`<${StepError} error=${step.error} />` : html`<${LongText} text=${short(step.result)} chars=${240} />`}</td>
           <td class="end" data-label="tries">${step.tries || ""}</td><td class="end nowrap">${step.ended_us ? exactSpan(step.ended_us - step.at_us) : step.at_us ? span(now.value - step.at_us) : ""}</td></tr>`,
       )}</tbody></table></div>
     ${flow.result !== null && flow.result !== undefined && html`<section class="card pad stack"><h2>Result</h2><pre class="code"><${LongText} text=${JSON.stringify(flow.result, null, 2)} chars=${6000} /></pre></section>`}`;
+}
+
+/** Why it is in its state, and the error of the step that ended it; once when one says what the other does. */
+function reasonsOf(flow) {
+  const error = flow.error ? flow.error.message || short(flow.error) : "";
+  const said = [flow.why || "", error].filter(Boolean);
+  return said.filter((each, i) => !said.some((other, j) => i !== j && other.includes(each) && (other !== each || j < i)));
+}
+
+/** What a step failed with; where in the code, if a person wants to know. */
+function StepError({ error }) {
+  if (!error.message) return html`<${LongText} text=${short(error)} chars=${240} />`;
+  return html`<${LongText} text=${error.type ? `${error.type}: ${error.message}` : error.message} chars=${240} />
+    ${error.traceback && html`<details class="fold"><summary class="quiet">Where</summary><pre class="code"><${LongText} text=${error.traceback} chars=${4000} /></pre></details>`}`;
 }
 
 const short = (value) => (value === null || value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value));

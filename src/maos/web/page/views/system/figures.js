@@ -33,9 +33,10 @@ export function Growth() {
   if (!found) return null;
   const { growth, activity, runs } = found;
   const saved = growth.plain_bytes ? 1 - growth.stored_bytes / growth.plain_bytes : 0;
+  const isShort = found.until_us - found.since_us < HOUR_US; // a rate of so little says nothing
   const failures = activity.reduce((sum, each) => sum + each.failures, 0);
   return html`<section class="card pad stack"><h2>What was recorded</h2>
-    <div class="facts"><span><b>${count(growth.events, "event")}</b></span><span><b>${amount(growth.events_per_hour)}</b> an hour</span><span><b>${bytes(growth.bytes_per_day)}</b> a day</span><span>compression saves <b>${Math.round(saved * 100)} %</b></span>
+    <div class="facts"><span><b>${count(growth.events, "event")}</b></span>${!isShort && html`<span><b>${amount(growth.events_per_hour)}</b> an hour</span><span><b>${bytes(growth.bytes_per_day)}</b> a day</span>`}<span>compression saves <b>${Math.round(saved * 100)} %</b></span>
       ${growth.trend !== null && html`<span><b>${growth.trend.toFixed(1)} ×</b> as much in the second half as in the first</span>`}
       <span><b>${count(runs.count, "run")}</b>${Object.entries(runs.by_status).map(([status, n]) => `, ${n} ${status}`)}</span>${failures > 0 && html`<span class="s-failed"><b>${count(failures, "failure")}</b></span>`}</div>
     <${Bars} periods=${activity} until=${found.until_us} /></section>`;
