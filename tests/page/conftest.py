@@ -142,6 +142,12 @@ class Stage(ServerProcess):
         assert reply.is_success, reply.text
         return reply.json()
 
+    def cancel_runs(self) -> None:
+        """Cancel every run that is not over, with the questions it asks."""
+        for run in self.api("GET", "/runs?limit=500")["runs"]:
+            if run["status"] in ("planning", "running"):
+                self.api("POST", f"/runs/{run['id']}/cancel", json={})
+
     def plan(self, name: str, *tasks: dict[str, Any], **more: Any) -> str:
         """Write a plan file that the page may start; its name."""
         (self.plans / f"{name}.json").write_text(json.dumps({"tasks": tasks, **more}))
@@ -181,9 +187,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     made = Stage(tmp_path_factory.mktemp("page"))
     made.begin()
     yield made
-    for run in made.api("GET", "/runs?limit=500")["runs"]:
-        if run["status"] in ("planning", "running"):
-            made.api("POST", f"/runs/{run['id']}/cancel", json={})
+    made.cancel_runs()
     made.stop()
 
 

@@ -195,6 +195,8 @@ def test_a_link_opens_the_question_on_a_phone_and_tells_when_it_was_answered(sta
 
 
 def test_the_next_question_is_shown_after_an_answer_whenever_it_comes(stage: Stage, opened: Opened) -> None:
+    stage.cancel_runs()  # questions of other tests would be the next ones
+    wait_until(stage, lambda: not stage.api("GET", "/questions")["questions"])
     run = stage.run("twice", task("work", {"say": "done"}, gates=[{"person": "First?"}, {"person": "Second?"}]))
     wait_until(stage, lambda: len(stage.api("GET", f"/runs/{run}")["pending"]) == 1)
     ref = stage.api("GET", f"/runs/{run}")["pending"][0]["ref"]
