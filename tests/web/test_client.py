@@ -1,13 +1,18 @@
 """The client, with and without asyncio, and the commands that use it when MAOS_URL is set."""
 
+import inspect
 import json
+import re
 import subprocess
+from typing import Any, get_type_hints
 
 import pytest
 
 import maos
+from maos.web.api import API, Endpoint
 from maos.web.client import Client
 from maos.web.documents import RunEntry
+from maos.web.endpoints.table import ENDPOINTS
 from tests.web.conftest import MAOS, ServerProcess
 
 
@@ -37,6 +42,75 @@ async def test_the_client_reads_typed_documents_and_raises_the_errors_of_maos(
     async with maos.Client(server.url, token="maos_wrong") as client:
         with pytest.raises(maos.NotPermitted):
             await client.overview()
+
+
+BY_HAND = {
+    "cancelRun": "`cancel` sends it, or that of a task",
+    "stream": "`follow` reads it, and connects again",
+    "openSession": "it is for browsers: a program has a token",
+}
+"""Endpoints that no method of the client declares, and why."""
+OTHERWISE = {"expected", "key"}
+"""Parameters that are headers."""
+
+
+def declared() -> dict[tuple[str, str], Any]:
+    """The methods of the client that are declared, by what they send."""
+    found = [each for each in vars(Client).values() if hasattr(each, "form")]
+    return {(each.form.method, normal(each.form.path)): each for each in found}
+
+
+def normal(path: str) -> str:
+    """A path with other names of its parameters."""
+    return re.sub(r"\{\w+", "{", path.removeprefix(f"{API}/"))
+
+
+@pytest.mark.parametrize("endpoint", [each for each in ENDPOINTS if each.name not in BY_HAND], ids=lambda it: it.name)
+def test_every_endpoint_has_a_method_with_its_parameters_and_types(endpoint: Endpoint) -> None:
+    method = declared().get((endpoint.method, normal(endpoint.path)))
+    assert method is not None, f"no method of the client sends {endpoint.name}"
+    assert (get_type_hints(method)["return"], method.form.body) == (endpoint.result, endpoint.body)
+    taken = inspect.signature(method).parameters
+    in_path = set(re.findall(r"\{(\w+)", method.form.path))
+    names = set(taken) - in_path - OTHERWISE - {"self"}
+    fields = endpoint.body or endpoint.query
+    expected = set(fields.__struct_fields__) if fields is not None else set()
+    if "options" in names:  # all others
+        assert names - {"options"} < expected
+    else:
+        assert names == expected
+    assert len(in_path) == endpoint.path.count("{")
+
+
+def test_the_client_declares_nothing_else_and_what_is_left_out_is_known() -> None:
+    sent = {(each.method, normal(each.path)) for each in ENDPOINTS}
+    assert declared().keys() <= sent
+    assert BY_HAND.keys() <= {each.name for each in ENDPOINTS}
+
+
+async def test_every_reading_method_decodes_what_the_server_sends(
+    server: ServerProcess, tokens: dict[str, str]
+) -> None:
+    named = {"id": "r-done", "task": "hello", "name": "r-done.hello", "agent": "r-done.hello", "first": 1, "second": 2,
+             "principal": "token:the-viewer", "verb": "read"}  # fmt: skip
+    left_out = {"workflow", "backups", "agent_diff", "diff", "task_files"}  # there is none, or it has no worktree
+    async with maos.Client(server.url, token=tokens["admin"]) as client:
+        for (method, path), each in declared().items():
+            if method != "GET" or each.__name__ in left_out:
+                continue
+            required = [
+                parameter.name
+                for parameter in inspect.signature(each).parameters.values()
+                if parameter.default is parameter.empty and parameter.name != "self"
+            ]
+            given = {name: named[name] for name in required} | ({"agent": "reviewer"} if "state/" in path else {})
+            found = await getattr(client, each.__name__)(**given)
+            assert isinstance(found, get_type_hints(each)["return"])
+        with pytest.raises(maos.NotFound):
+            await client.workflow("w-none")
+        assert (await client.state("reviewer", version=1)).data == {"status": "idle"}
+        assert [each.path for each in (await client.state_diff("reviewer", 1, 2)).changes] == ["/status"]
+        assert [each.version for each in (await client.state_versions("reviewer")).versions] == [1, 2]
 
 
 async def _first(client: Client, count: int) -> object:
