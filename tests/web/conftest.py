@@ -15,6 +15,7 @@ import pytest
 
 import maos
 from maos.model.access import Role
+from maos.model.run import Run
 
 WAIT_S_MAX = 60
 MAOS = [sys.executable, "-P", "-m", "maos"]
@@ -77,15 +78,15 @@ class ServerProcess:
             capture_output=True, text=True, timeout=WAIT_S_MAX, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
-    def wait_for_run(self, id: str) -> None:
-        """Wait until a run has ended."""
+    def wait_for_run(self, id: str, holds: Callable[[Run], bool] = lambda run: not run.is_open) -> None:
+        """Wait until something holds of a run; by default, that it has ended."""
 
-        async def ended() -> None:
+        async def wait() -> None:
             async with maos.open(self.database) as m:
-                while (await m.runs.get(id)).is_open:
+                while not holds(await m.runs.get(id)):
                     await asyncio.sleep(0.05)
 
-        asyncio.run(asyncio.wait_for(ended(), WAIT_S_MAX))
+        asyncio.run(asyncio.wait_for(wait(), WAIT_S_MAX))
 
     def tokens(self) -> dict[str, str]:
         """A token of each role, made in this process."""

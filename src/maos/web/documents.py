@@ -477,6 +477,11 @@ class StateSummaryInfo(ApiDocument):
 
     agent: Label
     version: int
+    status: Any
+    """What its state has as `status`."""
+    type: Label
+    """The type of its last event."""
+    source: Label
     time_us: int
 
 
@@ -495,6 +500,9 @@ class StateVersionInfo(ApiDocument):
     time_us: int
     source: Label
     changes: int
+    checksum: Label
+    spans: int
+    """How many versions it stands for: more than one after a compaction."""
 
 
 class StateHistoryInfo(ApiDocument):
