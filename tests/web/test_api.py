@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import schemathesis
 import uvicorn
+from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -20,6 +21,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 import maos
+from maos.cli.program import program
 from maos.model.access import Role
 from maos.settings.schema import ServeSettings
 from maos.web import openapi, report
@@ -108,6 +110,41 @@ async def test_a_link_answers_one_question_once_after_asking_once_more(tmp_path:
         assert statuses == [200, 410]
         assert [each.ref for each in await m.questions.open()] == [asked[1]["ref"]]
         await m.runs.cancel(run.id)
+
+
+async def test_commands_make_a_link_that_expires(tmp_path: Path) -> None:
+    """On the database and through the server; the first is used, the others expire or are refused."""
+    async with served(tmp_path) as (m, server), caller(m, server, "answerer") as http:
+        run = await m.runs.start(GATED, folder=tmp_path, options={"in_place": True}, is_claimed=False)
+        async with asyncio.timeout(60):
+            while not (asked := (await http.get("/questions")).json()["questions"]):
+                await asyncio.sleep(0.05)
+        ref, token = asked[0]["ref"], http.headers["Authorization"].removeprefix("Bearer ")
+
+        async def maos_(*arguments: str, **environment: str) -> Result:
+            return await asyncio.to_thread(CliRunner(env=environment).invoke, program, arguments, prog_name="maos")
+
+        short = await maos_("answer", ref, "--link", "--expires", "0.001s", MAOS_URL=server.url, MAOS_TOKEN=token)
+        local = await maos_("--db", str(tmp_path / "maos.db"), "answer", ref, "--link", "--json")
+        both = await maos_("answer", ref, "yes", "--link", MAOS_URL=server.url, MAOS_TOKEN=token)
+        assert (short.exit_code, local.exit_code, both.exit_code) == (0, 0, 2), (short.output, local.output)
+        link = json.loads(local.stdout)
+        assert (link["ref"], link["url"].partition("?")[0]) == (ref, f"{server.url}/answer")
+        async with httpx2.AsyncClient(timeout=60, trust_env=False) as browser:
+            assert (await browser.get(link["url"])).status_code == 200
+            async with asyncio.timeout(60):
+                while (late := await browser.get(short.stdout.strip())).status_code == 200:
+                    await asyncio.sleep(0.01)
+            headers = {"Content-Type": "application/x-www-form-urlencoded", "Origin": server.url}
+            expired, used, again = [
+                (await browser.post(f"{server.url}/answer", content=f"{code}&answer=yes", headers=headers)).status_code
+                for code in (short.stdout.strip().partition("?")[2], *[link["url"].partition("?")[2]] * 2)
+            ]
+        assert late.status_code == expired == 410
+        assert (used, again) == (200, 410)
+        async with asyncio.timeout(60):
+            while (await m.runs.get(run.id)).is_open:
+                await asyncio.sleep(0.05)
 
 
 async def test_runs_are_steered_and_versions_are_checked(tmp_path: Path) -> None:

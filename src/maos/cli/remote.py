@@ -228,9 +228,7 @@ def answer(id: str, text: str, *, why: str, scope: str, pattern: str, as_json: b
         raise InvalidInput(f"a rule for a {scope} is made where the database is", hint="use --for run or --for agent")
 
     async def work(client: Client) -> Any:
-        asked = [each.ref for each in (await client.questions()).questions]
-        beginning = [ref for ref in asked if ref.startswith(id) or ref.partition("/")[2].startswith(id)]
-        found = id if id in asked else only(id, beginning, "question", hint="`maos inbox` lists open questions")
+        found = await _find_question(client, id)
         return await client.answer(found, text, why=why, scope=scope, pattern=pattern)  # type: ignore[arg-type]  # checked
 
     given = call(work)
@@ -239,6 +237,20 @@ def answer(id: str, text: str, *, why: str, scope: str, pattern: str, as_json: b
     else:
         render.line((clean(given.ref), "bold"), f" is answered: {clean(given.answer)}")
     return 0
+
+
+async def answer_link(client: Client, id: str, expires_s: float) -> tuple[str, str, int]:
+    """A link that answers a question: the question, the address, and until when it counts."""
+    ref = await _find_question(client, id)
+    made = await client.answer_link(ref, expires_s=expires_s)
+    return ref, f"{client.url}{made.url}", made.expires_us
+
+
+async def _find_question(client: Client, id: str) -> str:
+    """The open question of an id, or of a beginning of one, with its run or without."""
+    asked = [each.ref for each in (await client.questions()).questions]
+    beginning = [ref for ref in asked if ref.startswith(id) or ref.partition("/")[2].startswith(id)]
+    return id if id in asked else only(id, beginning, "question", hint="`maos inbox` lists open questions")
 
 
 def backup_status(*, as_json: bool) -> int:

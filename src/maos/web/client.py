@@ -562,8 +562,8 @@ class Client:
             print(given.by)
         """
 
-    @_post("questions/{ref:path}/links")
-    async def answer_link(self, ref: str) -> d.AnswerLink:
+    @_post("questions/{ref:path}/links", r.NewAnswerLink)
+    async def answer_link(self, ref: str, *, expires_s: float = 86_400.0) -> d.AnswerLink:
         """Create a link with which a person answers one question, once, within a time, without signing in.
 
         Example::
