@@ -240,7 +240,7 @@ def test_a20_too_many_requests_of_one_caller_are_refused_and_others_are_not() ->
 
 CLIENTS = 300
 """How many of each kind connect at once."""
-GROWTH_MB_MAX = 100.0
+GROWTH_MB_MAX = 50.0
 STREAMS_MAX = 16
 
 
