@@ -214,7 +214,7 @@ def _show_rolled_back(done: TravelPlan | TravelInfo, run: Run | RunDetails, *, s
 def _roll_back_remotely(
     id: str, to: str | None, *, without_files: bool, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
-    """`maos rollback` of a run of a server: as shown, or not at all if something was recorded since."""
+    """`maos rollback` of a run of a server, which is paused first if an engine executes it."""
 
     async def look(client: Client) -> tuple[RunDetails, TravelInfo]:
         run = await remote.find_run(client, id)
