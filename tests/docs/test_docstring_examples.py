@@ -80,6 +80,9 @@ SERVICES: list[type] = [
 WITH_A_MODEL = {"Client.start_run", "Runs.start_request"}
 """Examples in which Claude Code plans, and works; its model is a stub."""
 
+ENDED = {"Client.merge", "Client.task_files"}
+"""Examples of a client on a run that has ended, in a repository."""
+
 ENCRYPTED = {"maos.Erased", "maos.Locked", "maos.encrypt"}
 """Examples on a database that is encrypted, or becomes so."""
 
@@ -135,6 +138,12 @@ def example_in(docstring: str) -> str:
 
 
 PUBLIC = dict(public())
+READING = [
+    f"Client.{name}"
+    for name, method in vars(maos.Client).items()
+    if hasattr(method, "form") and method.form.method == "GET" and not (f"Client.{name}" in ENDED or "backup" in name)
+]
+"""Methods of the client that only read: their examples share a server."""
 
 
 # --- what examples find ------------------------------------------------------------------------------------------
@@ -190,12 +199,13 @@ async def opened(
         if name in ("RunResults.merge", "RunResults.task_files"):
             assert (await m.runs.execute("r-1")).status == "completed"
         if name.startswith(("Agents.", "AgentStatuses.", "Attempts.", "Bus.", "Messages.")) or name in (
+            "Client.agent_diff",
             "Client.send",
             "Client.resume_agent",
         ):
             await run_agents(m)
         async with AsyncExitStack() as stack:
-            if name == "Client.merge":
+            if name in ENDED:
                 await begin_run(m)
                 assert (await m.runs.execute("r-1")).status == "completed"
             elif with_engine:
@@ -203,10 +213,12 @@ async def opened(
             if with_engine:
                 if name.startswith("Client."):
                     await m.workflows.start(order, id="order-7")
+                    await m.state.create("reviewer", {"status": "idle"})
+                    await m.state.update("reviewer", {"status": "waiting"})
                     names["client"] = await stack.enter_async_context(served(m))
                 else:
                     await stack.enter_async_context(executing(m))
-                if name != "Client.merge":
+                if name not in ENDED:
                     await until_asked(m)
             if name == "Questions.answer_permission":
                 await ask_for_permission(m)
@@ -509,7 +521,7 @@ def test_everything_public_has_a_short_example(name: str) -> None:
     assert name in GIVEN_BACK or f".{name.rpartition('.')[2]}" in example, "this is an example of something else"
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@pytest.mark.parametrize("name", [name for name in PUBLIC if name not in READING])
 async def test_every_line_of_an_example_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -520,6 +532,15 @@ async def test_every_line_of_an_example_runs(
             in_a_workflow(names["m"], example, names) if name.startswith(IN_A_WORKFLOW) else run(example, names)
         )
         assert missed == [], "these lines were not reached"
+
+
+async def test_every_line_of_an_example_that_reads_from_a_server_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with prepared("Client.agent_diff", monkeypatch) as names:
+        for name in READING:
+            assert await run(example_in(PUBLIC[name]), names) == [], f"{name}: these lines were not reached"
 
 
 def test_the_reference_shows_every_example() -> None:

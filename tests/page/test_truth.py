@@ -177,10 +177,21 @@ def test_without_a_session_the_page_shows_nothing(stage: Stage, opened: Opened) 
     assert page.locator("article, .tile, table").count() == 0
 
 
+SECRET = "ghp_" + "aB3dE5gH7j" * 3 + "k9mN2p"
+INJECTED = """
+<script>window.hacked = 2</script>
+<script type="module">window.hacked = 3</script>
+<script src="data:text/javascript,window.hacked=4"></script>
+<script type="module" src="data:text/javascript,window.hacked=5"></script>
+<img src="data:image/png,none" onerror="window.hacked = 6">
+"""
+"""What would run in a report if a text of it became an element."""
+
+
 def test_a_report_opens_from_disk_and_reaches_no_network(stage: Stage, opened: Opened) -> None:
     run = stage.run(
         "reported",
-        task("write", {"say": "</script><script>window.hacked = 1</script>"}, {"write": ["report.txt", "one\ntwo\n"]}),
+        task("write", {"say": "</script><script>window.hacked = 1</script>"}, {"leak": ["report.txt", SECRET[::-1]]}),
         request="Write <b>two</b> lines",
     )
     wait_until(stage, lambda: stage.api("GET", f"/runs/{run}")["status"] == "completed")
@@ -201,3 +212,13 @@ def test_a_report_opens_from_disk_and_reaches_no_network(stage: Stage, opened: O
     assert page.evaluate("window.hacked") is None
     assert page.get_by_role("button", name="Cancel").count() == 0
     assert [each for each in asked if not each.startswith(("file:", "data:"))] == []
+
+    text = (stage.repository / "report.html").read_text()
+    assert SECRET not in text
+    assert "the token is [redacted" in text
+    assert "'unsafe-inline'" not in text.partition("script-src")[2].partition(";")[0]
+    (stage.repository / "injected.html").write_text(text.replace("<body>", f"<body>{INJECTED}"))
+    hostile = page.context.new_page()  # its violations of the policy are expected
+    hostile.goto((stage.repository / "injected.html").as_uri())
+    expect(hostile.get_by_role("heading", name="Write <b>two</b> lines")).to_be_visible()
+    assert hostile.evaluate("window.hacked") is None

@@ -1,6 +1,7 @@
 """A scripted agent of the page's tests: a plain command that executes the steps it is given as JSON, one by one.
 
 say TEXT · write [PATH, TEXT] · found TEXT · send [TO, TEXT] · ask {question, choices, context} · sleep SECONDS
+leak [PATH, TEXT] (says and writes a secret, which stands backwards in the plan: it may not have one)
 long BYTES (prints one line of so many) · until PATH (waits for a file) · fail TEXT
 """
 
@@ -47,6 +48,13 @@ def ask(step: dict[str, object]) -> None:
     say(tools().call("ask_person", **{"wait_s": 100, **step}))
 
 
+def leak(step: list[str]) -> None:
+    path, backwards = step
+    secret = backwards[::-1]
+    say(f"the token is {secret}")
+    write([path, f"one\ntwo\ntoken: {secret}\n"])
+
+
 def long(size: int) -> None:
     for _ in range(size // (1 << 20)):
         sys.stdout.write("x" * (1 << 20))
@@ -65,7 +73,7 @@ def fail(text: str) -> None:
 
 STEPS = {
     "say": say, "write": write, "found": found, "send": send, "ask": ask, "sleep": time.sleep,
-    "long": long, "until": until, "fail": fail,
+    "leak": leak, "long": long, "until": until, "fail": fail,
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -254,10 +254,9 @@ def test_a_new_file_says_what_counts_anyway(files: Files) -> None:
         with_defaults = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.M)
         layer = check(with_defaults, SettingsSource(files.project, is_project=is_project))
         assert layer.problems == []
-        of_users = {"notify.urls", "log.file", "workspace.project_settings"}
-        of_users |= {
-            name for name in schema.fields() if name.startswith(("backup.", "encryption.", "serve.", "cleanup."))
-        }
+        of_users = {"notify.urls", "workspace.project_settings"}
+        sections = ("backup.", "encryption.", "serve.", "cleanup.", "log.")
+        of_users |= {name for name in schema.fields() if name.startswith(sections)}
         hidden = {*schema.TABLES, "database.wait_s"} | (of_users if is_project else set())
         assert layer.values.keys() == schema.fields().keys() - hidden
         assert tomllib.loads(text)["version"] == schema.VERSION

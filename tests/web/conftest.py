@@ -15,6 +15,7 @@ import pytest
 
 import maos
 from maos.model.access import Role
+from maos.model.run import Run
 
 WAIT_S_MAX = 60
 MAOS = [sys.executable, "-P", "-m", "maos"]
@@ -27,6 +28,8 @@ class ServerProcess:
         self.folder = folder
         self.environment = {**os.environ, "XDG_CONFIG_HOME": str(home / "config")}
         self.database = folder / "maos.db"
+        self.log = home / "serve.log"
+        """Its standard error: a file, because a pipe that is not read would make the server wait."""
         self.url = self.code = ""
         self._process: subprocess.Popen[str] | None = None
 
@@ -42,13 +45,15 @@ class ServerProcess:
     def start(self, *arguments: str, port: int = 0) -> None:
         """Start it, and wait until it accepts requests."""
         command = [*MAOS, "--db", str(self.database), "serve", "--json", "--port", str(port), *arguments]
-        self._process = subprocess.Popen(
-            command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        self.log.parent.mkdir(exist_ok=True)
+        with self.log.open("a") as log:
+            self._process = subprocess.Popen(
+                command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=log, text=True
+            )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise AssertionError(self._process.communicate()[1])
+            raise AssertionError(self.log.read_text())
         told = json.loads(line)
         self.url, self.code = told["url"] or "", (told["sign_in"] or "").partition("code=")[2]
 
@@ -72,6 +77,16 @@ class ServerProcess:
             [*MAOS, *database, *arguments], cwd=self.folder, env={**self.environment, **(environment or {})},
             capture_output=True, text=True, timeout=WAIT_S_MAX, stdin=subprocess.DEVNULL,
         )  # fmt: skip
+
+    def wait_for_run(self, id: str, holds: Callable[[Run], bool] = lambda run: not run.is_open) -> None:
+        """Wait until something holds of a run; by default, that it has ended."""
+
+        async def wait() -> None:
+            async with maos.open(self.database) as m:
+                while not holds(await m.runs.get(id)):
+                    await asyncio.sleep(0.05)
+
+        asyncio.run(asyncio.wait_for(wait(), WAIT_S_MAX))
 
     def tokens(self) -> dict[str, str]:
         """A token of each role, made in this process."""

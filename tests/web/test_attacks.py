@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
@@ -237,17 +238,58 @@ def test_a20_too_many_requests_of_one_caller_are_refused_and_others_are_not() ->
     assert len(limit._buckets) == guard.CALLERS_MAX
 
 
-def test_a20_one_caller_has_a_bounded_number_of_streams(server: ServerProcess) -> None:
-    """A20."""
-    token = server.maos("token", "create", f"streams-{time.monotonic_ns()}").stdout.strip()
-    streams, statuses = [], []
-    with server.client(token) as http:
-        for _ in range(18):
-            streams.append(http.stream("GET", "/api/v1/stream"))
-            statuses.append(streams[-1].__enter__().status_code)
-        for each in streams:
-            each.__exit__(None, None, None)
-    assert statuses == [200] * 16 + [429] * 2
+CLIENTS = 300
+"""How many of each kind connect at once."""
+GROWTH_MB_MAX = 50.0
+STREAMS_MAX = 16
+
+
+async def test_a20_hundreds_of_clients_at_once_are_bounded_and_others_are_served(
+    new_server: Callable[[], ServerProcess],
+) -> None:
+    """A20. Streams of one caller beyond its limit are refused, clients that send nothing hold little, and another
+    caller is served while all of them are connected."""
+    server = new_server()
+    server.start("--no-resume")
+    tokens = await asyncio.to_thread(server.tokens)
+    host, port = server.netloc.split(":")
+    before_mb = resident_mb(server)
+
+    async def connect(text: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    reader, writer = await asyncio.open_connection(host, int(port))
+                    break
+                except (ConnectionError, TimeoutError):  # more at once than the kernel queues: it tries again
+                    await asyncio.sleep(0.05)
+        writer.write(text.encode())
+        return reader, writer
+
+    stream = f"GET /api/v1/stream HTTP/1.1\r\nHost: {server.netloc}\r\nAuthorization: Bearer {tokens['viewer']}\r\n\r\n"
+    begun = f"GET /api/v1/overview HTTP/1.1\r\nHost: {server.netloc}\r\nX-Slow: "
+    clients = await asyncio.gather(*(connect(text) for text in [stream, begun] * CLIENTS))
+    try:
+        async with asyncio.timeout(60):
+            statuses = [int((await reader.readline()).split()[1]) for reader, _writer in clients[::2]]
+        assert sorted(set(statuses)) == [200, 429]
+        assert statuses.count(200) == STREAMS_MAX
+        async with httpx2.AsyncClient(base_url=server.url, timeout=60, trust_env=False) as http:
+            headers = {"Authorization": f"Bearer {tokens['operator']}"}
+            for path in ("/health", "/api/v1/overview", "/api/v1/health"):
+                assert (await http.get(path, headers=headers)).status_code == 200
+            assert (await http.get("/api/v1/health", headers=headers)).json()["streams"] == STREAMS_MAX
+        assert resident_mb(server) - before_mb < GROWTH_MB_MAX
+    finally:
+        for _reader, writer in clients:
+            writer.close()
+    assert server.stop() == 0
+
+
+def resident_mb(server: ServerProcess) -> float:
+    """How much memory a server uses."""
+    [line] = [each for each in Path(f"/proc/{server.pid}/status").read_text().splitlines() if each.startswith("VmRSS")]
+    return int(line.split()[1]) / 1024
 
 
 def test_a23_secrets_are_nowhere_but_in_the_reply_that_creates_them(

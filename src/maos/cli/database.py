@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 IN_MEMORY = ":memory:"
+ON_SERVERS = (
+    "ps, status, inbox, answer, logs, diff, merge, pause, resume, cancel, rollback, fork, run --detach, stats, "
+    "agent list|show|logs|diff|stop|send, message list|send, workflow list|show|signal, state list|show|history, "
+    "backup status|list|verify|test"
+)
+"""The commands that use the server which MAOS_URL names."""
 
 
 class DatabaseTarget:
@@ -57,8 +63,7 @@ class DatabaseTarget:
         if self.is_remote:
             raise InvalidInput(
                 "MAOS_URL is set, and this command needs the database itself",
-                hint="name it with --db, or unset MAOS_URL; ps, status, inbox, answer, logs, run --detach, pause, "
-                "resume, cancel and backup status use the server",
+                hint=f"name it with --db, or unset MAOS_URL; these use the server: {ON_SERVERS}",
             )
 
     @property

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import commands, documents, render
-from maos.cli.commands import LINES, WHEN, LazyGroup, json_command, seconds
+from maos.cli import commands, documents, remote, render
+from maos.cli.commands import LINES, WHEN, LazyGroup, forward, json_command, seconds
 from maos.cli.database import DatabaseTarget
 from maos.cli.render import Column, Listing, clean, shorten
 from maos.errors import InvalidInput
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from maos.bus.acknowledgements import DeadLetter
     from maos.model.message import Message
     from maos.views.messages import MessageInfo
+    from maos.web.documents import MessageEntry
 
 LAST = 50
 NO_RECEIVERS = "no receivers"
@@ -115,7 +116,23 @@ def list_(
                 _show(each, full=full, as_json=as_json)
                 sys.stdout.flush()
 
+    if database.is_remote:
+        remote.refuse(types="--type", since="--since", before="--before", follow="--follow")
+        chosen = {"run": filters["run"] or "", "agent": filters["agent"], "limit": last}
+        for entry in remote.call(lambda client: client.messages(**chosen)).messages:
+            _show(_info(entry), full=full, as_json=as_json)
+        return
     database.read(work, waits=follow)
+
+
+def _info(entry: MessageEntry) -> MessageInfo:
+    """A message of a server as one of the database."""
+    from maos.model.message import Message
+    from maos.views.messages import DeliveryStatus, MessageInfo
+
+    names = ("id", "sender", "text", "type", "run", "topic", "reply_to", "at_us", "by")
+    message = Message(**{name: getattr(entry, name) for name in names}, to=tuple(entry.to))
+    return MessageInfo(message, {name: DeliveryStatus(status) for name, status in entry.receivers.items()})
 
 
 @json_command(
@@ -151,6 +168,11 @@ def send(
     if topic and to_all:
         raise InvalidInput("TO cannot be a topic and a run", hint="give one of --topic and --all")
     text = commands.message_text(text)
+    if database.is_remote:
+        given = {"topic": "--topic", "to_all": "--all", "sender": "--sender", "type": "--type", "ttl": "--ttl"}
+        remote.refuse(**given, metadata="--metadata")
+        forward("maos.cli.agent.lifecycle:send", to, text=text, as_json=as_json)
+        return
 
     async def work(m: Maos) -> Message:
         send = m.bus.publish if topic else m.bus.broadcast if to_all else m.bus.send

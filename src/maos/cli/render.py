@@ -20,7 +20,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Generic, TextIO, TypeVar
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from maos.model.changes import Change
     from maos.state.records import State, StateEvent
+    from maos.web.documents import StateInfo
 
 CHANGES_SHOWN_MAX = 40
 PATH_WIDTH_MAX = 40
@@ -307,14 +308,14 @@ def pretty(value: Any) -> None:
     console().print(drawn, soft_wrap=True)
 
 
-def state(state: State) -> None:
+def state(state: State | StateInfo, data: Mapping[str, Any]) -> None:
     """A state: its agent, version and time, who changed it last, then its data."""
     by = f" by {clean(state.source)}" if state.source else ""
     line(
         (clean(state.agent), "bold"), f" at version {state.version}, ",
         (f"{state.type} {when(state.time_us)}{by}", "dim"),
     )  # fmt: skip
-    pretty(state.raw())
+    pretty(data)
 
 
 # --- changes -----------------------------------------------------------------------------------------------------

@@ -8,10 +8,11 @@ import shlex
 import signal
 import stat
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -19,14 +20,15 @@ from maos.cli import commands, documents, render, words
 from maos.cli.access import ON, ROLES
 from maos.cli.commands import LINES, LazyGroup, dry_run_option, json_command, seconds
 from maos.cli.database import DatabaseTarget
-from maos.cli.failures import note
+from maos.cli.failures import note, print_above
 from maos.cli.render import Column, Listing, clean
 from maos.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.access import Credential, Grant
-    from maos.settings.schema import ServeSettings
+    from maos.ops import server_log
+    from maos.settings.schema import LogSettings, ServeSettings
 
 Ready = Callable[[str, str], None]
 """Gets the address of a server that accepts requests, and the code that signs a browser in."""
@@ -64,6 +66,7 @@ WantedBy=default.target
     "maos serve",
     "maos serve nightly.py jobs.billing",
     "maos serve --port 0 --no-resume",
+    "maos serve --log-format json 2>> serve.log",
     "maos serve --print-systemd > ~/.config/systemd/user/maos.service",
     json=LINES,
 )
@@ -72,11 +75,15 @@ WantedBy=default.target
 @click.option("--port", type=click.IntRange(0, 65_535), metavar="N", help="The port; 0: a free one.  [default: 6267]")
 @click.option("--no-resume", is_flag=True, help="Execute nothing: only show, answer and steer.")
 @click.option("--no-http", is_flag=True, help="Only execute, without HTTP API and page; needs no extra packages.")
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), help="What it logs on standard error.  [default: text]"
+)
 @click.option("--print-systemd", is_flag=True, help="Print a systemd user unit instead.")
 @click.option("--print-openapi", is_flag=True, help="Print the OpenAPI document of the HTTP API instead.")
 def serve(
-    database: DatabaseTarget, /, targets: tuple[str, ...], host: str, port: int | None, as_json: bool, **flags: bool
-) -> int:
+    database: DatabaseTarget, /, targets: tuple[str, ...], host: str, port: int | None, log_format: str | None,
+    as_json: bool, **flags: bool,
+) -> int:  # fmt: skip
     """Run the server: engine, HTTP API and page in one process.
 
     It executes every run and workflow run that no engine executes: those that were interrupted, and those that
@@ -85,7 +92,7 @@ def serve(
     database: each run is executed by one, and each due time starts one workflow run.
 
     It prints a link that signs a browser in, once, unless its output is a file or the log of systemd. Programs use a
-    token: `maos token create`.
+    token: `maos token create`. Standard error is its log: what its engine does, and what fails.
 
     Ctrl+C and SIGTERM stop it: by default it detaches, and agents keep running until it is started again
     (serve.on_stop). If it is killed, nothing is lost.
@@ -104,31 +111,51 @@ def serve(
 
         loader.load_all(each)
     prepare = _prepare_executing if flags["no_http"] else _prepare_server
-    work = prepare(values, partial(_show_address, database, as_json=as_json), partial(_tell, as_json=as_json))
-
-    async def until_stopped(m: Maos) -> int:
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def stopped() -> None:
-            if not stop.is_set():
-                stop.set()
-                note(f"stopping ({values.on_stop})" + ("" if as_json else "; once more to detach at once"))
-            else:
-                main.cancel()
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stopped)
-        main = asyncio.create_task(work(m, stop))
-        await asyncio.wait([main])
-        if not main.cancelled():
-            main.result()
-        return 0
-
-    return database.write(until_stopped, create=True, waits=True)
+    with _logging(database.settings.values.log, log_format):
+        work = prepare(values, partial(_show_address, database, as_json=as_json), _tell if as_json else None)
+        return database.write(lambda m: _until_stopped(m, work, values.on_stop), create=True, waits=True)
 
 
-def _prepare_server(values: ServeSettings, ready: Ready, tell: Callable[[str], None]) -> Work:
+@contextmanager
+def _logging(known: LogSettings, format: str | None) -> Iterator[None]:
+    """Log to standard error for the time of a block; in JSON, notes are records too, so that every line is one."""
+    from maos.ops import server_log
+
+    chosen = cast("server_log.Format", format or known.format)
+    if chosen == "json":
+        print_above.append(lambda text: server_log.note(" ".join(text.split())))
+    try:
+        with server_log.logging_to(format=chosen, level=known.level):
+            yield
+    finally:
+        if chosen == "json":
+            print_above.pop()
+
+
+async def _until_stopped(m: Maos, work: Work, on_stop: str) -> int:
+    """Serve until a signal stops it; a second one detaches at once."""
+    from maos.ops import server_log
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stopped() -> None:
+        if not stop.is_set():
+            stop.set()
+            server_log.write(server_log.STOPPING, reason=f"{on_stop}; a second signal detaches at once")
+        else:
+            main.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped)
+    main = asyncio.create_task(work(m, stop))
+    await asyncio.wait([main])
+    if not main.cancelled():
+        main.result()
+    return 0
+
+
+def _prepare_server(values: ServeSettings, ready: Ready, tell: Callable[[str], None] | None) -> Work:
     """The whole server; InvalidInput for an address that it cannot have, before a database is opened."""
     check_packages()
     from maos.web.endpoints.assets import missing
@@ -146,7 +173,7 @@ def _prepare_server(values: ServeSettings, ready: Ready, tell: Callable[[str], N
     return work
 
 
-def _prepare_executing(values: ServeSettings, ready: Ready, tell: Callable[[str], None]) -> Work:
+def _prepare_executing(values: ServeSettings, ready: Ready, tell: Callable[[str], None] | None) -> Work:
     """The part of the server that executes, which needs no packages of the extra `serve`."""
 
     async def work(m: Maos, stop: asyncio.Event) -> None:
@@ -193,6 +220,9 @@ def _is_kept() -> bool:
 
 def _show_address(database: DatabaseTarget, url: str, code: str, *, as_json: bool) -> None:
     """Print that the server is ready; a server without HTTP has no address."""
+    from maos.ops import server_log
+
+    server_log.write(server_log.STARTED, url=url)
     sign_in = f"{url}/sign-in?code={code}" if url and code else None
     if as_json:
         documents.show_line({"kind": "serving", "url": url or None, "sign_in": sign_in, "database": str(database.name)})
@@ -210,12 +240,9 @@ def _show_address(database: DatabaseTarget, url: str, code: str, *, as_json: boo
     sys.stdout.flush()
 
 
-def _tell(text: str, *, as_json: bool) -> None:
-    """Print what the server has started, resumed, or cannot execute."""
-    if as_json:
-        documents.show_line({"kind": "told", "text": text})
-    else:
-        note(text)
+def _tell(text: str) -> None:
+    """Print what the server has started, resumed, or cannot execute, for programs; people read it in the log."""
+    documents.show_line({"kind": "told", "text": text})
 
 
 def _unit(database: DatabaseTarget, targets: Sequence[str], *, no_http: bool) -> str:

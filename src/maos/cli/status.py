@@ -12,12 +12,14 @@ from maos.cli import commands, documents, permissions, remote, render, words
 from maos.cli.agent.status import AGENTS, show_list
 from maos.cli.commands import DOCUMENT, LazyGroup, find_installed, forward, json_command
 from maos.cli.database import DatabaseTarget
+from maos.cli.failures import note
 from maos.cli.render import clean
 from maos.cli.runs import page
 from maos.cli.runs.travel import point
 from maos.cli.workflow import page as workflows
+from maos.clock import MICROSECONDS
 from maos.errors import InvalidInput, MaosError
-from maos.ids import RUN, TASK, WORKFLOW, Target
+from maos.ids import RUN, TASK, WORKFLOW, Target, only
 
 if TYPE_CHECKING:
     from maos.app import Maos
@@ -33,6 +35,7 @@ STATES = (
 UNKNOWN_SHOWN_MAX = 5
 NEXT_SHOWN_MAX = 3
 BACKUP_S_MAX = 3.0
+DAY_S = 86_400.0
 """How long to wait for the location of the backup."""
 CONTEXT_LINES_MAX = 200
 """How many lines of a question's context `maos inbox` prints."""
@@ -333,12 +336,24 @@ def inbox(database: DatabaseTarget, as_json: bool) -> int:
     "maos answer gate/api no --why 'The button is blue'",
     "maos answer r-1a2b3c.api yes",
     "maos answer r-1a2b3c.api always --pattern 'Bash(pytest *)' --for project",
+    "maos answer q-3fa2 --link --expires 1h",
 )
 @click.argument("id", metavar="ID", shell_complete=commands.complete_questions)
-@click.argument("answer", metavar="ANSWER")
+@click.argument("answer", metavar="[ANSWER]", required=False)
 @commands.rule_options
 @click.option("--why", default="", help="With yes or no: a reason, which is sent to the agent.")
-def answer(database: DatabaseTarget, /, id: str, answer: str, as_json: bool, **given: str) -> int:
+@click.option("--link", is_flag=True, help="Print a link instead, with which a person answers it in a browser, once.")
+@click.option("--expires", type=commands.DURATION, help="With --link: it does not count after so long.  [default: 1d]")
+def answer(
+    database: DatabaseTarget,
+    /,
+    id: str,
+    answer: str | None,
+    link: bool,
+    expires: int | None,
+    as_json: bool,
+    **given: str,
+) -> int:
     """Answer a question.
 
     ID is one that `maos inbox` shows, or a unique prefix. If the question has choices, ANSWER is one of them or its
@@ -347,12 +362,42 @@ def answer(database: DatabaseTarget, /, id: str, answer: str, as_json: bool, **g
 
     A permission takes yes, no, always or never. Always and never make a rule, which `maos permission list` shows:
     requests that it covers are answered without asking. Requests of several agents for the same are one question.
+
+    With --link, nothing is answered yet: the link is for a person who has no token, on a phone for example. It shows
+    the question, answers it when a button is pressed, and counts once. It needs `maos serve`.
     """
+    if link == (answer is not None):
+        raise InvalidInput("give an answer, or --link", hint="`maos answer --help` shows how it is used")
+    if answer is None:
+        _show_answer_link(database, id, DAY_S if expires is None else expires / MICROSECONDS, as_json=as_json)
+        return 0
+    if expires is not None:
+        raise InvalidInput("an answer does not expire", hint="--expires belongs to --link")
     if database.is_remote:
         return remote.answer(id, answer, as_json=as_json, **given)
     how: Any = given
     permissions.show_given(database.write(lambda m: m.questions.answer(id, answer, **how)), as_json=as_json)
     return 0
+
+
+def _show_answer_link(database: DatabaseTarget, id: str, expires_s: float, *, as_json: bool) -> None:
+    """Print a link that answers a question."""
+
+    async def work(m: Maos) -> tuple[str, str, int]:
+        server = await m.supervisor.check_server(has_page=True)
+        asked = await m.questions.open()
+        beginning = [each.ref for each in asked if each.ref.startswith(id) or each.ref.partition("/")[2].startswith(id)]
+        ref = id if id in beginning else only(id, beginning, "question", hint="`maos inbox` lists open questions")
+        made, code = await m.access.offer_answer(ref, expires_s=expires_s)
+        return ref, f"{server.url}/answer?code={code}", made.expires_us
+
+    if database.is_remote:
+        ref, url, until_us = remote.call(lambda client: remote.answer_link(client, id, expires_s))
+    else:
+        ref, url, until_us = database.write(work)
+    if not as_json:
+        note(f"it answers {ref} once, until {render.when(until_us)}; keep it like a password")
+    render.show({"ref": ref, "url": url, **documents.time(until_us, "expires")}, url, as_json=as_json)
 
 
 # --- `maos` alone ------------------------------------------------------------------------------------------------

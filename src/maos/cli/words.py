@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from maos.model.run import Run, TaskState
     from maos.runs.budgets import Allowance, Budget
     from maos.runs.results import FileChange
+    from maos.web.documents import FileChangeInfo
 
 NAME_WIDTH_MAX = 24
 RESULT_WIDTH = 90
@@ -206,12 +207,12 @@ def count(number: int) -> str:
     return f"{number / 1e9:.1f}G"
 
 
-def counts(change: FileChange) -> str:
+def counts(change: FileChange | FileChangeInfo) -> str:
     """How many lines of a file were added and removed."""
     return "binary" if change.added is None else f"+{change.added} -{change.removed}"
 
 
-def changed(files: Sequence[FileChange]) -> str:
+def changed(files: Sequence[FileChange | FileChangeInfo]) -> str:
     """How many files were changed, and how many lines of them."""
     if not files:
         return "no file was changed"

@@ -3,7 +3,7 @@ what is not recorded (a lost lease, an unavailable store).
 
 Each log record has the attributes `action` (a stable name such as `task.failed`), `run`, `task`, `agent`, `by`
 (the principal whose act it was) and `reason`;
-those that do not apply are empty. The library configures no handler.
+those that do not apply are empty. The library configures no handler; `maos serve` does (`maos.ops.server_log`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ from maos.tuples import NamedTuple
 
 logging.getLogger("maos").addHandler(logging.NullHandler())
 
-RUNS, ENGINE, WORKFLOWS, OPS = (logging.getLogger(f"maos.{name}") for name in ("runs", "engine", "workflows", "ops"))
+RUNS, ENGINE, WORKFLOWS, OPS, SERVER = (
+    logging.getLogger(f"maos.{name}") for name in ("runs", "engine", "workflows", "ops", "server")
+)
+KEYS = ("action", "run", "task", "agent", "by", "reason")
+"""The attributes that every record has; others, such as `workflow`, only those to which they apply."""
 _INFO, _WARNING = logging.INFO, logging.WARNING
 
 
@@ -59,6 +63,10 @@ ACTIONS = {
     "step_retried": Action("step.retried", "step failed and is retried", _WARNING),
 }
 """Events by their type. `run_ended`, `attempt_ended` and `workflow_ended` are logged by their outcome."""
+WORKFLOW_CHANGED = Action("workflow.changed", "workflow run stopped, its code has changed", _WARNING)
+WORKFLOW_LOST = Action("workflow.claim_lost", "workflow run was claimed by another engine", _WARNING)
+STEP_FAILED = Action("step.failed", "step failed", _WARNING)
+STEP_UNKNOWN = Action("step.unknown", "the outcome of a step is unknown; a person must resolve it", _WARNING)
 UNAVAILABLE = Action("store.unavailable", "store unavailable; waiting until it is back", _WARNING)
 AVAILABLE = Action("store.available", "store available again")
 BACKUP_BEHIND = Action("backup.unavailable", "backup cannot be written; trying again", _WARNING)
@@ -91,12 +99,13 @@ def recorded(kind: str, id: str, events: Iterable[Event | EventBase]) -> None:
             )
 
 
-def write(logger: logging.Logger, action: Action, **names: str) -> None:
-    """Log an action with the names of what it is about."""
-    extra = {"action": action.action, "run": "", "task": "", "agent": "", "by": "", "reason": "", **names}
+def write(logger: logging.Logger, action: Action, error: BaseException | None = None, /, **names: str) -> None:
+    """Log an action with the names of what it is about, and the traceback of an error."""
+    extra = {**dict.fromkeys(KEYS, ""), "action": action.action, **names}
     about = " ".join(f"{name}={value}" for name, value in names.items() if value and name != "reason")
     reason = f": {extra['reason'].partition(chr(10))[0]}" if extra["reason"] else ""  # the record has all of it
-    logger.log(action.level, "%s %s%s", action.message, about, reason, extra=extra)
+    said = f"{action.message} {about}" if about else action.message
+    logger.log(action.level, "%s%s", said, reason, extra=extra, exc_info=error)
 
 
 def _ending(event: Event | EventBase) -> Action | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Any
@@ -28,6 +27,7 @@ from maos.model.events.access import ServerStarted, ServerStopped
 from maos.model.read_models import SupervisorProblem
 from maos.model.run import Run
 from maos.model.workflow import INTERRUPTED, Schedule
+from maos.ops import server_log
 from maos.runs.service import Runs
 from maos.settings import LEASE_S
 from maos.views.agents import Agents
@@ -35,8 +35,6 @@ from maos.workflows import loader
 from maos.workflows.definition import Workflow
 from maos.workflows.service import Workflows
 from maos.workflows.status import Status
-
-logger = logging.getLogger("maos.supervisor")
 
 LOOK_S = 1.0
 """How often the owners of open runs are looked at: a process can be killed without any event."""
@@ -77,7 +75,7 @@ class Supervisor:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._position = 0
         self._id = ""
-        self._tell: Callable[[str], None] = _log
+        self._tell: Callable[[str], None] | None = None
         self.problems: dict[str, SupervisorProblem] = {}
         """What cannot be executed now, by id."""
 
@@ -90,7 +88,7 @@ class Supervisor:
         """Execute what is open until cancelled; then detach: agents keep running, and any engine can continue.
 
         What a person should know goes to `tell`: schedules and workflow runs that are started or resumed, and what
-        cannot be executed, with the reason. Without it, to the log.
+        cannot be executed, with the reason. The log has it in any case.
 
         Example::
 
@@ -98,7 +96,7 @@ class Supervisor:
             supervising.cancel()
         """
         self._journal.principal.check_may_decide("execute runs for others")
-        self._tell = tell or _log
+        self._tell = tell
         works = {"schedules": self._serve_workflows, "workflow runs": self._load_workflows, **self._beside}
         beside = [asyncio.create_task(self._repeat(name, work)) for name, work in works.items()]
         has_looked = False
@@ -258,7 +256,6 @@ class Supervisor:
         """Claim a run and execute it until it ends or is paused."""
         with self._noting(id):
             await self._runs.resume(id, source=SOURCE)
-            logger.info("run.claimed", extra={"run": id})
             self._see(await self._runs.execute(id))
             self.problems.pop(id, None)
 
@@ -280,8 +277,7 @@ class Supervisor:
             self._fail(id, None)  # another engine has it
         except MaosError as error:
             self._fail(id, error)
-        except Exception as error:
-            logger.exception("supervisor.failed", extra={"what": id})
+        except Exception as error:  # noqa: BLE001 - it is a problem, logged with its traceback
             self._fail(id, error)
         finally:
             self._tasks.pop(id, None)
@@ -297,9 +293,14 @@ class Supervisor:
         again_us = self._clock.now_us() + int(wait_s * MICROSECONDS)
         self.problems[id] = SupervisorProblem(id, what, hint, tries, again_us)
         if error is not None and (before is None or before.what != what):
-            logger.warning("run.not_executed", extra={"run": id, "why": what})
-            if not isinstance(error, StoreUnavailable):  # commands print themselves that they wait for it
+            self._log_problem(id, what, None if isinstance(error, MaosError) else error)
+            if self._tell and not isinstance(error, StoreUnavailable):  # commands print that they wait for it
                 self._tell(f"{id} cannot be executed: {what}")
+
+    def _log_problem(self, id: str, what: str, error: Exception | None = None) -> None:
+        run, agent = (id if id in known else "" for known in (self._open, self._attempts))
+        about = "" if run or agent else id
+        server_log.write(server_log.PROBLEM, error, run=run, agent=agent, about=about, reason=what)
 
     def note(self, name: str, error: MaosError | None) -> None:
         """Have something beside the runs be a problem, as long as it is one."""
@@ -311,8 +312,9 @@ class Supervisor:
         tries = before.tries + 1 if before is not None else 1
         self.problems[name] = SupervisorProblem(name, error.what, error.hint, tries, again_us)
         if before is None or before.what != error.what:
-            logger.warning("backup.alarm", extra={"what": error.what})
-            self._tell(f"{name}: {error.what}")
+            self._log_problem(name, error.what)
+            if self._tell:
+                self._tell(f"{name}: {error.what}")
 
     # --- workflow runs ---------------------------------------------------------------------------------------
 
@@ -331,7 +333,12 @@ class Supervisor:
         def load(known: Schedule) -> Workflow[..., Any]:
             return loader.load_recorded(known.workflow, known.definition, known.where)
 
-        await self._workflows.serve(tell=self._tell, load=load)
+        await self._workflows.serve(tell=self._note, load=load)
+
+    def _note(self, text: str) -> None:
+        server_log.note(text)
+        if self._tell:
+            self._tell(text)
 
     async def _load_workflows(self) -> None:
         """Load the definitions of interrupted workflow runs from where they were recorded."""
@@ -392,10 +399,6 @@ class Supervisor:
                 hint="start `maos serve` in another terminal, or leave out --detach",
             )
         return found[-1]
-
-
-def _log(text: str) -> None:
-    logger.info("%s", text)
 
 
 QUIET = frozenset(("attempt_output",))

@@ -274,8 +274,8 @@ class MessagesSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """A log file of the events, for searching. It is written from the journal, so it has neither gaps nor duplicates,
-    even after a crash; the output of agents is not in it."""
+    """A log file of the events, for searching, and the log of `maos serve` on standard error. The file is written from
+    the journal, so it has neither gaps nor duplicates, even after a crash; the output of agents is in neither."""
 
     file: Annotated[
         str,
@@ -283,6 +283,18 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="The log file: one line for each event, from when it is first set; a path relative to the "
              "folder of the settings file. Empty: none."),
     ] = ""  # fmt: skip
+    format: Annotated[
+        Literal["text", "json"],
+        PERSONAL,
+        Meta(
+            description="What `maos serve` logs: lines of text, or a JSON document on each line. Flag `--log-format`."
+        ),
+    ] = "text"
+    level: Annotated[
+        Literal["info", "warning", "error"],
+        PERSONAL,
+        Meta(description="What `maos serve` logs: everything that its engine does, warnings, or errors alone."),
+    ] = "info"
 
 
 class NotifySettings(msgspec.Struct, frozen=True, kw_only=True):

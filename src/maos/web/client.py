@@ -9,15 +9,23 @@
 
 The token comes from the variable MAOS_TOKEN if it is not given. Requests that start something have a key of their own
 and are repeated when the connection fails, so each takes effect once.
+
+A method that stands below `_get`, `_post`, `_patch` or `_delete` is declared, not written: its parameters that are in
+the path go there, `key` and `expected` become headers, all others the query or the fields of the body, and its result
+is the class that it is annotated with.
 """
+
+# mypy: disable-error-code="empty-body"
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from functools import partial, wraps
+from typing import Any, Literal, TypeVar, cast, get_type_hints
 from urllib.parse import quote, urlsplit
 
 import httpx2
@@ -27,18 +35,23 @@ from maos import errors
 from maos.errors import InvalidInput, MaosError, StoreUnavailable
 from maos.model.read_models import AgentStatus
 from maos.ops.statistics import JournalStatistics
+from maos.patterns import regex
 from maos.sync import LoopThread, ProxyContext
+from maos.tuples import NamedTuple
 from maos.views.activity import ActivityDocument
 from maos.web import documents as d
+from maos.web import page_documents as p
 from maos.web import requests as r
 from maos.web import system_documents as sd
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
 
 TIMEOUT_S = 30.0
 TRIES_MAX = 5
 PAUSE_S, PAUSE_S_MAX = 0.2, 5.0
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_IN_PATH = regex(r"\{(\w+)(:path)?\}")
 _ERRORS: Mapping[str, type[MaosError]] = {
     "not-found": errors.NotFound,
     "not-permitted": errors.NotPermitted,
@@ -46,6 +59,51 @@ _ERRORS: Mapping[str, type[MaosError]] = {
     "invalid-input": errors.InvalidInput,
     "bad-plan": errors.InvalidInput,
 }
+
+
+class RequestForm(NamedTuple):
+    """What a method of the client sends."""
+
+    method: str
+    path: str
+    """With the names of parameters in braces; `:path` after a name keeps its slashes."""
+    body: type[r.Body] | None
+
+    def fill(self, given: dict[str, Any]) -> str:
+        """Take what belongs into the path out of the parameters; the path."""
+        return _IN_PATH.sub(lambda it: quote(str(given.pop(it[1])), safe="/" if it[2] else ""), self.path)
+
+
+def _sends(method: str, path: str, body: type[r.Body] | None = None) -> Callable[[F], F]:
+    """Make a method that sends a request of the function that declares it."""
+    form = RequestForm(method, path, body)
+
+    def make(function: F) -> F:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        async def send(self: Client, /, *args: Any, **named: Any) -> Any:
+            bound = signature.bind(self, *args, **named)
+            bound.apply_defaults()
+            _self, *items = bound.arguments.items()
+            given: dict[str, Any] = {}
+            for name, value in items:
+                is_many = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+                given.update(value if is_many else {name: value})
+            how: dict[str, Any] = {"expected": given.pop("expected", None)}
+            if "key" in given:
+                how["key"] = given.pop("key") or str(uuid.uuid4())
+            path = form.fill(given)
+            how |= {"body": body(**given)} if body is not None else {"query": given}
+            return await self._request(method, path, get_type_hints(function)["return"], **how)
+
+        send.form = form  # type: ignore[attr-defined]  # for the test that compares the client with the API
+        return cast(F, send)
+
+    return make
+
+
+_get, _post, _patch, _delete = (partial(_sends, method) for method in ("GET", "POST", "PATCH", "DELETE"))
 
 
 class SyncClient(ProxyContext):
@@ -107,8 +165,9 @@ class Client:
         """
         await self._http.aclose()
 
-    # --- runs ------------------------------------------------------------------------------------------------
+    # --- runs ------------------------------------------------------------------------------------------------------
 
+    @_get("overview")
     async def overview(self) -> sd.OverviewInfo:
         """Everything that runs or waits now.
 
@@ -117,8 +176,18 @@ class Client:
             overview = await client.overview()
             print([run.id for run in overview.runs], len(overview.questions))
         """
-        return await self._get("overview", sd.OverviewInfo)
 
+    @_get("fleet")
+    async def fleet(self) -> p.FleetInfo:
+        """Runs and agents at a glance: those at work, and those that ended within a day.
+
+        Example::
+
+            fleet = await client.fleet()
+            print([(run.id, run.strip) for run in fleet.runs], fleet.quotas)
+        """
+
+    @_get("runs")
     async def runs(self, *, status: str = "", limit: int = 50, cursor: str = "") -> d.RunPage:
         """A page of runs, open ones first, then the newest first.
 
@@ -127,8 +196,8 @@ class Client:
             page = await client.runs(status="running", limit=10)
             print([(run.id, run.progress) for run in page.runs])
         """
-        return await self._get("runs", d.RunPage, status=status, limit=limit, cursor=cursor)
 
+    @_get("runs/{id}")
     async def run(self, id: str, *, at: str = "") -> d.RunDetails:
         """One run, now or at a point in time.
 
@@ -137,9 +206,9 @@ class Client:
             run = await client.run("r-1")
             print(run.status, run.cost_usd)
         """
-        return await self._get(f"runs/{_part(id)}", d.RunDetails, at=at)
 
-    async def tasks(self, id: str, *, limit: int = 200, cursor: str = "") -> d.TaskPage:
+    @_get("runs/{id}/tasks")
+    async def tasks(self, id: str, *, status: str = "", limit: int = 200, cursor: str = "") -> d.TaskPage:
         """A page of the tasks of a run.
 
         Example::
@@ -147,8 +216,66 @@ class Client:
             page = await client.tasks("r-1")
             print([(task.name, task.status) for task in page.tasks])
         """
-        return await self._get(f"runs/{_part(id)}/tasks", d.TaskPage, limit=limit, cursor=cursor)
 
+    @_get("runs/{id}/tasks/{task}")
+    async def task(self, id: str, task: str) -> d.TaskInfo:
+        """One task of a run.
+
+        Example::
+
+            task = await client.task("r-1", "api")
+            print(task.status, task.needs)
+        """
+
+    @_get("runs/{id}/events")
+    async def run_events(self, id: str, *, limit: int = 50, cursor: str = "") -> d.RunHistory:
+        """A page of the events of a run, the oldest first: each is a version that it can be rolled back to.
+
+        Example::
+
+            page = await client.run_events("r-1", limit=10)
+            print([(event.version, event.type) for event in page.events])
+        """
+
+    @_get("runs/{id}/timeline")
+    async def timeline(self, id: str) -> p.TimelineInfo:
+        """A run on a time axis: when each task was worked on, and what it had cost by when.
+
+        Example::
+
+            timeline = await client.timeline("r-1")
+            print([(task.name, task.spans) for task in timeline.tasks])
+        """
+
+    @_get("runs/{id}/moment")
+    async def moment(self, id: str, at: str = "") -> p.MomentInfo:
+        """A run as it was at a point in time: tasks, agents, messages and files.
+
+        Example::
+
+            then = await client.moment("r-1", "planned")
+            print(then.point.version, [task.status for task in then.tasks])
+        """
+
+    @_get("runs/{id}/discoveries")
+    async def discoveries(self, id: str) -> p.DiscoveryList:
+        """What the agents of a run have found, the oldest first.
+
+        Example::
+
+            print((await client.discoveries("r-1")).discoveries)
+        """
+
+    @_get("start-options")
+    async def start_options(self) -> p.StartChoices:
+        """What a run can be started with: folders, plan files, kinds of agents.
+
+        Example::
+
+            print((await client.start_options()).folders)
+        """
+
+    @_post("runs", r.NewRun)
     async def start_run(
         self, request: str = "", *, tasks: Sequence[r.NewTask] = (), key: str = "", **options: Any
     ) -> d.RunDetails:
@@ -159,18 +286,27 @@ class Client:
             run = await client.start_run("Write tests for the parser", key="ticket-12")
             print(run.id)
         """
-        body = r.NewRun(request=request, tasks=list(tasks), **options)
-        return await self._post("runs", d.RunDetails, body, key=key or str(uuid.uuid4()))
 
+    @_post("runs/{id}/tasks", r.MoreTasks)
+    async def add_tasks(self, id: str, tasks: Sequence[r.NewTask], *, expected: int | None = None) -> d.RunDetails:
+        """Add tasks to a run. With `expected`, here and below: only while the run is at that version, else Conflict.
+
+        Example::
+
+            more = maos.web.requests.NewTask(name="more", task="Look once more", needs=["docs"])
+            run = await client.add_tasks("r-1", [more])
+        """
+
+    @_post("runs/{id}/pause")
     async def pause(self, id: str, *, expected: int | None = None) -> d.RunDetails:
-        """Pause a run. With `expected`, here and below: only while the run is at that version, else Conflict.
+        """Pause a run.
 
         Example::
 
             run = await client.pause("r-1")
         """
-        return await self._post(f"runs/{_part(id)}/pause", d.RunDetails, expected=expected)
 
+    @_post("runs/{id}/resume")
     async def resume(self, id: str, *, expected: int | None = None) -> d.RunDetails:
         """Have the server resume a run.
 
@@ -179,16 +315,18 @@ class Client:
             await client.pause("r-1")
             run = await client.resume("r-1")
         """
-        return await self._post(f"runs/{_part(id)}/resume", d.RunDetails, expected=expected)
 
-    async def update(self, id: str, **limits: float) -> d.RunDetails:
-        """Change limits of a run; `limits` are fields of `NewLimits`.
+    @_post("runs/{id}/limits", r.NewLimits)
+    async def update(
+        self, id: str, *, cost_usd: float | None = None, tokens: int | None = None, time_s: float | None = None,
+        time_limit_s: float | None = None, concurrency: int | None = None, expected: int | None = None,
+    ) -> d.RunDetails:  # fmt: skip
+        """Change limits of a run; None for one that stays as it is, 0 for none.
 
         Example::
 
             run = await client.update("r-1", cost_usd=5)
         """
-        return await self._post(f"runs/{_part(id)}/limits", d.RunDetails, r.NewLimits(**limits))  # type: ignore[arg-type]  # the server checks
 
     async def cancel(self, id: str, *, task: str = "", why: str = "", expected: int | None = None) -> d.RunDetails:
         """Cancel a run, or one task of it.
@@ -197,9 +335,21 @@ class Client:
 
             run = await client.cancel("r-1", task="api", why="no longer needed")
         """
-        path = f"runs/{_part(id)}/tasks/{_part(task)}/cancel" if task else f"runs/{_part(id)}/cancel"
-        return await self._post(path, d.RunDetails, r.Reason(why=why), expected=expected)
+        if task:
+            return await self.cancel_task(id, task, why=why, expected=expected)
+        path = f"runs/{_part(id)}/cancel"
+        return await self._request("POST", path, d.RunDetails, body=r.Reason(why=why), expected=expected)
 
+    @_post("runs/{id}/tasks/{task}/cancel", r.Reason)
+    async def cancel_task(self, id: str, task: str, *, why: str = "", expected: int | None = None) -> d.RunDetails:
+        """Cancel a task of a run.
+
+        Example::
+
+            run = await client.cancel_task("r-1", "api")
+        """
+
+    @_post("runs/{id}/retry", r.RetryTasks)
     async def retry(self, id: str, *, tasks: Sequence[str] = (), expected: int | None = None) -> d.RunDetails:
         """Retry failed tasks of a run, all by default.
 
@@ -207,9 +357,8 @@ class Client:
 
             run = await client.retry("r-1", tasks=["deploy"])
         """
-        body = r.RetryTasks(tasks=list(tasks))
-        return await self._post(f"runs/{_part(id)}/retry", d.RunDetails, body, expected=expected)
 
+    @_post("runs/{id}/tasks/{task}/skip", r.Reason)
     async def skip(self, id: str, task: str, *, why: str = "", expected: int | None = None) -> d.RunDetails:
         """Skip a task of a run.
 
@@ -217,11 +366,30 @@ class Client:
 
             run = await client.skip("r-1", "deploy", why="deployed by hand")
         """
-        path = f"runs/{_part(id)}/tasks/{_part(task)}/skip"
-        return await self._post(path, d.RunDetails, r.Reason(why=why), expected=expected)
 
+    # --- points in time, and what was changed ----------------------------------------------------------------------
+
+    @_get("runs/{id}/checkpoints")
+    async def checkpoints(self, id: str) -> d.PointList:
+        """The checkpoints of a run, the oldest first.
+
+        Example::
+
+            print([point.name for point in (await client.checkpoints("r-1")).checkpoints])
+        """
+
+    @_post("runs/{id}/checkpoints", r.NewCheckpoint)
+    async def checkpoint(self, id: str, name: str) -> d.PointInfo:
+        """Give the present state of a run a name.
+
+        Example::
+
+            point = await client.checkpoint("r-1", "before-release")
+        """
+
+    @_post("runs/{id}/rollback", r.Rollback)
     async def rollback(
-        self, id: str, to: str = "", *, dry_run: bool = False, expected: int | None = None, **options: Any
+        self, id: str, to: str = "", *, without_files: bool = False, dry_run: bool = False, expected: int | None = None
     ) -> d.TravelInfo:
         """Roll a run back to a point in time, by default its newest checkpoint.
 
@@ -230,12 +398,12 @@ class Client:
             found = await client.rollback("r-1", "planned", dry_run=True)
             print(found)
         """
-        body = r.Rollback(to=to, dry_run=dry_run, **options)
-        return await self._post(f"runs/{_part(id)}/rollback", d.TravelInfo, body, expected=expected)
 
+    @_post("runs/{id}/fork", r.Fork)
     async def fork(
-        self, id: str, at: str = "", *, dry_run: bool = False, key: str = "", **options: Any
-    ) -> d.TravelInfo:
+        self, id: str, at: str = "", *, into: str = "", without_files: bool = False, dry_run: bool = False,
+        key: str = "",
+    ) -> d.TravelInfo:  # fmt: skip
         """Start a second run from a point in time of a run, by default now.
 
         Example::
@@ -243,35 +411,55 @@ class Client:
             found = await client.fork("r-1", dry_run=True)
             print(found)
         """
-        body = r.Fork(at=at, dry_run=dry_run, **options)
-        return await self._post(f"runs/{_part(id)}/fork", d.TravelInfo, body, key=key or str(uuid.uuid4()))
 
-    async def checkpoint(self, id: str, name: str) -> d.PointInfo:
-        """Give the present state of a run a name.
+    @_get("runs/{id}/comparison")
+    async def compare(
+        self, id: str, before: str = "", after: str = "", *, other: str = "", patch: bool = False
+    ) -> d.DifferenceInfo:
+        """How two points in time of a run differ, or of a run and another one.
 
         Example::
 
-            point = await client.checkpoint("r-1", "before-release")
+            found = await client.compare("r-1", "planned")
+            print(found.tasks)
         """
-        return await self._post(f"runs/{_part(id)}/checkpoints", d.PointInfo, r.NewCheckpoint(name=name))
 
+    @_get("runs/{id}/diff")
+    async def diff(self, id: str, *, patch: bool = False) -> d.DiffInfo:
+        """Which files the merged work of a run has changed, and with `patch` the lines.
+
+        Example::
+
+            print((await client.diff("r-1")).files)
+        """
+
+    @_get("runs/{id}/files")
+    async def task_files(self, id: str, *, patch: bool = False) -> d.TaskFilesList:
+        """What each task of a run has changed, in the order in which their work was merged.
+
+        Example::
+
+            print([(each.task, each.files) for each in (await client.task_files("r-1")).tasks])
+        """
+
+    @_post("runs/{id}/merge", r.NewMerge)
     async def merge(
-        self, id: str, *, branch: str = "", dry_run: bool = False, expected: int | None = None, **options: Any
-    ) -> d.MergeInfo:
+        self, id: str, *, branch: str = "", squash: bool = False, message: str = "", dry_run: bool = False,
+        expected: int | None = None,
+    ) -> d.MergeInfo:  # fmt: skip
         """Merge what the tasks of a run have done into the branch that is checked out, or another one.
 
-        `options` are the other fields of `NewMerge`.
+        With `squash`, as one commit with a `message`.
 
         Example::
 
             found = await client.merge("r-1", branch="new-parser", dry_run=True)
             print(found.outcome, found.files)
         """
-        body = r.NewMerge(branch=branch, dry_run=dry_run, **options)
-        return await self._post(f"runs/{_part(id)}/merge", d.MergeInfo, body, expected=expected)
 
-    # --- agents and questions --------------------------------------------------------------------------------
+    # --- agents and messages ---------------------------------------------------------------------------------------
 
+    @_get("agents")
     async def agents(self, *, run: str = "", open: bool = False, limit: int = 50, cursor: str = "") -> d.AgentPage:
         """A page of agents, open ones first, then the newest first.
 
@@ -280,8 +468,8 @@ class Client:
             page = await client.agents(run="r-1", open=True)
             print([agent.agent for agent in page.agents])
         """
-        return await self._get("agents", d.AgentPage, run=run, open=open, limit=limit, cursor=cursor)
 
+    @_get("agents/{name}")
     async def agent(self, name: str) -> d.AgentDetailsInfo:
         """One agent.
 
@@ -290,9 +478,12 @@ class Client:
             agent = await client.agent("r-1.api")
             print(agent.status)
         """
-        return await self._get(f"agents/{_part(name)}", d.AgentDetailsInfo)
 
-    async def output(self, agent: str, **window: int | None) -> d.OutputPage:
+    @_get("agents/{agent}/output")
+    async def output(
+        self, agent: str, *, attempt: int = 0, after: int | None = None, before: int | None = None, limit: int = 200,
+        facts_max: int = 0, text_chars_max: int = 0,
+    ) -> d.OutputPage:  # fmt: skip
         """A window of what an agent did: `after` or `before` a version, of an `attempt`, at most `limit`.
 
         Example::
@@ -300,8 +491,17 @@ class Client:
             page = await client.output("r-1.api", limit=50)
             print([event.type for event in page.events])
         """
-        return await self._get(f"agents/{_part(agent)}/output", d.OutputPage, **window)
 
+    @_get("agents/{agent}/diff")
+    async def agent_diff(self, agent: str, *, patch: bool = False) -> d.DiffInfo:
+        """Which files an agent has changed up to its last checkpoint, and with `patch` the lines.
+
+        Example::
+
+            print((await client.agent_diff("fixer")).files)
+        """
+
+    @_post("agents/{agent}/messages", r.NewMessage)
     async def send(self, agent: str, text: str, *, key: str = "") -> d.SentInfo:
         """Send a message to an agent.
 
@@ -309,9 +509,8 @@ class Client:
 
             sent = await client.send("fixer", "Use port 8080")
         """
-        body = r.NewMessage(text=text)
-        return await self._post(f"agents/{_part(agent)}/messages", d.SentInfo, body, key=key or str(uuid.uuid4()))
 
+    @_post("agents/{agent}/stop")
     async def stop(self, agent: str) -> AgentStatus:
         """Stop an agent.
 
@@ -319,8 +518,8 @@ class Client:
 
             agent = await client.stop("r-1.api")
         """
-        return await self._post(f"agents/{_part(agent)}/stop", AgentStatus)
 
+    @_post("agents/{agent}/resume", r.AgentResumption)
     async def resume_agent(self, agent: str, text: str = "") -> AgentStatus:
         """Resume an agent that belongs to no run, and tell it something more.
 
@@ -328,8 +527,8 @@ class Client:
 
             agent = await client.resume_agent("fixer")
         """
-        return await self._post(f"agents/{_part(agent)}/resume", AgentStatus, r.AgentResumption(text=text))
 
+    @_get("messages")
     async def messages(self, *, run: str = "", agent: str = "", limit: int = 50) -> d.MessageList:
         """The newest messages between agents.
 
@@ -338,8 +537,10 @@ class Client:
             found = await client.messages(run="r-1")
             print([message.text for message in found.messages])
         """
-        return await self._get("messages", d.MessageList, run=run, agent=agent, limit=limit)
 
+    # --- questions -------------------------------------------------------------------------------------------------
+
+    @_get("questions")
     async def questions(self) -> d.QuestionList:
         """Everything that waits for a person.
 
@@ -348,8 +549,8 @@ class Client:
             for question in (await client.questions()).questions:
                 print(question.ref, question.text)
         """
-        return await self._get("questions", d.QuestionList)
 
+    @_post("questions/{ref:path}/answer", r.NewAnswer)
     async def answer(
         self, ref: str, answer: str, *, why: str = "", scope: Literal["", "agent", "run"] = "", pattern: str = ""
     ) -> d.AnswerInfo:
@@ -360,9 +561,111 @@ class Client:
             given = await client.answer("r-1/gate/docs/0/1", "yes")
             print(given.by)
         """
-        path = f"questions/{quote(ref, safe='/')}/answer"
-        return await self._post(path, d.AnswerInfo, r.NewAnswer(answer=answer, why=why, scope=scope, pattern=pattern))
 
+    @_post("questions/{ref:path}/links", r.NewAnswerLink)
+    async def answer_link(self, ref: str, *, expires_s: float = 86_400.0) -> d.AnswerLink:
+        """Create a link with which a person answers one question, once, within a time, without signing in.
+
+        Example::
+
+            link = await client.answer_link("r-1/gate/docs/0/1")
+            print(client.url + link.url)
+        """
+
+    @_get("decisions")
+    async def decisions(self, *, limit: int = 100) -> d.DecisionList:
+        """The answers that people gave, of all runs, the newest first.
+
+        Example::
+
+            print([(each.ref, each.answer, each.by) for each in (await client.decisions()).decisions])
+        """
+
+    @_get("runs/{id}/decisions")
+    async def run_decisions(self, id: str) -> d.DecisionList:
+        """The answers that people gave in a run, the newest first.
+
+        Example::
+
+            print((await client.run_decisions("r-1")).decisions)
+        """
+
+    # --- state -----------------------------------------------------------------------------------------------------
+
+    @_get("state")
+    async def states(self, *, limit: int = 50, cursor: str = "") -> d.StateList:
+        """A page of the agents that have a state, by name.
+
+        Example::
+
+            print([(each.agent, each.version) for each in (await client.states()).agents])
+        """
+
+    @_get("state/{agent:path}")
+    async def state(self, agent: str, *, version: int = 0) -> d.StateInfo:
+        """The state of an agent, now or at a version.
+
+        Example::
+
+            state = await client.state("reviewer", version=1)
+            print(state.data["status"])
+        """
+
+    @_get("state/{agent:path}/versions")
+    async def state_versions(self, agent: str, *, limit: int = 50, cursor: str = "") -> d.StateHistoryInfo:
+        """A page of the versions of a state, the oldest first.
+
+        Example::
+
+            page = await client.state_versions("reviewer")
+            print([(each.version, each.type) for each in page.versions])
+        """
+
+    @_get("state/{agent:path}/diff")
+    async def state_diff(self, agent: str, first: int, second: int) -> d.StateDiffInfo:
+        """How two versions of a state differ.
+
+        Example::
+
+            found = await client.state_diff("reviewer", 1, 2)
+            print([(each.path, each.before, each.after) for each in found.changes])
+        """
+
+    @_patch("state/{agent:path}", r.StateUpdate)
+    async def update_state(
+        self, agent: str, changes: Mapping[str, Any], *, expected: int | None = None, key: str = ""
+    ) -> d.StateInfo:
+        """Change fields of the state of an agent; with `expected`, only at that version, else Conflict.
+
+        Example::
+
+            state = await client.update_state("reviewer", {"status": "busy"}, expected=2)
+            print(state.version)
+        """
+
+    # --- workflow runs ---------------------------------------------------------------------------------------------
+
+    @_get("workflows")
+    async def workflows(self, *, status: str = "", limit: int = 50, cursor: str = "") -> d.WorkflowPage:
+        """A page of workflow runs, open ones first, then the newest first.
+
+        Example::
+
+            page = await client.workflows()
+            print([(each.id, each.status) for each in page.workflows])
+        """
+
+    @_get("workflows/{id}")
+    async def workflow(self, id: str) -> d.WorkflowDetails:
+        """A workflow run with its steps.
+
+        Example::
+
+            flow = await client.workflow("order-7")
+            print([(step.name, step.status) for step in flow.step_list])
+        """
+
+    @_post("workflows/{workflow}/signals", r.NewSignal)
     async def signal(self, workflow: str, name: str, value: Any = None, *, key: str = "") -> sd.Accepted:
         """Send a workflow run a signal.
 
@@ -370,11 +673,91 @@ class Client:
 
             await client.signal("order-7", "paid", 7)
         """
-        body, key = r.NewSignal(name=name, value=value), key or str(uuid.uuid4())
-        return await self._post(f"workflows/{_part(workflow)}/signals", sd.Accepted, body, key=key)
 
-    # --- access ----------------------------------------------------------------------------------------------
+    @_post("workflows/{workflow}/steps/{step}/resolution", r.Resolution)
+    async def resolve_step(
+        self, workflow: str, step: str, outcome: Literal["done", "failed", "again"], *, value: Any = None, why: str = ""
+    ) -> sd.Accepted:
+        """Say what came of a step whose outcome is unknown.
 
+        Example::
+
+            steps = (await client.workflow("order-7")).step_list
+            charge = next(step for step in steps if step.name == "charge")
+            await client.resolve_step("order-7", charge.id, "done", value=7)
+        """
+
+    @_post("workflows/{workflow}/pause", r.Reason)
+    async def pause_workflow(self, workflow: str, *, why: str = "") -> sd.Accepted:
+        """Pause a workflow run after its current steps.
+
+        Example::
+
+            await client.pause_workflow("order-7")
+        """
+
+    @_post("workflows/{workflow}/cancel", r.Reason)
+    async def cancel_workflow(self, workflow: str, *, why: str = "") -> sd.Accepted:
+        """Cancel a workflow run after its current steps.
+
+        Example::
+
+            await client.cancel_workflow("order-7", why="out of stock")
+        """
+
+    @_get("schedules")
+    async def schedules(self) -> d.ScheduleList:
+        """All schedules, and when each starts a workflow next.
+
+        Example::
+
+            print([(each.name, each.next_us) for each in (await client.schedules()).schedules])
+        """
+
+    # --- access ----------------------------------------------------------------------------------------------------
+
+    @_get("identity")
+    async def identity(self, on: str = "") -> sd.Identity:
+        """Who the server takes the caller for, and what the caller may do: with something, or with anything.
+
+        Example::
+
+            me = await client.identity("run/r-1")
+            print(me.principal, me.verbs)
+        """
+
+    @_get("credentials")
+    async def credentials(self) -> sd.CredentialList:
+        """Tokens, sessions and links that count; their secrets are not known.
+
+        Example::
+
+            print([(each.name, each.role) for each in (await client.credentials()).credentials])
+        """
+
+    @_post("credentials", r.NewToken)
+    async def create_token(
+        self, name: str, *, role: str = "viewer", on: Sequence[str] = (), expires_s: float = 0.0
+    ) -> sd.CreatedToken:
+        """Create a token for a program; its secret is returned once.
+
+        Example::
+
+            made = await client.create_token("grafana")
+            await client.revoke_credential(made.id)
+        """
+
+    @_delete("credentials/{id}")
+    async def revoke_credential(self, id: str) -> sd.CredentialInfo:
+        """Revoke a token, a session or a link.
+
+        Example::
+
+            made = await client.create_token("phone", role="answerer")
+            await client.revoke_credential(made.id)
+        """
+
+    @_get("access")
     async def grants(self, principal: str = "", *, at_us: int | None = None) -> sd.GrantList:
         """What principals, or one of them, may do: by their credentials, and by grants since; now or at a time.
 
@@ -382,8 +765,8 @@ class Client:
 
             print([(each.principal, each.on) for each in (await client.grants()).grants])
         """
-        return await self._get("access", sd.GrantList, principal=principal, at_us=at_us)
 
+    @_get("access/check")
     async def check_access(
         self, principal: str, verb: str, on: str = "store", *, at_us: int | None = None
     ) -> sd.AccessDecision:
@@ -393,9 +776,8 @@ class Client:
 
             print((await client.check_access("token:phone", "answer", "run/r-1")).why)
         """
-        asked = {"principal": principal, "verb": verb, "on": on, "at_us": at_us}
-        return await self._get("access/check", sd.AccessDecision, **asked)
 
+    @_post("access", r.NewGrant)
     async def grant_access(
         self, principal: str, *, role: str = "", verbs: Sequence[str] = (), on: str = "store", expires_s: float = 0.0
     ) -> sd.GrantInfo:
@@ -406,10 +788,8 @@ class Client:
             given = await client.grant_access("agent:r-1.api", verbs=["read"], on="run/r-2")
             await client.revoke_access(given.id)
         """
-        chosen: Any = {"role": role, "verbs": list(verbs)}  # the server checks
-        body = r.NewGrant(principal=principal, on=on, expires_s=expires_s, **chosen)
-        return await self._post("access", sd.GrantInfo, body)
 
+    @_delete("access/{id}")
     async def revoke_access(self, id: str) -> sd.GrantInfo:
         """Revoke a grant.
 
@@ -418,8 +798,22 @@ class Client:
             given = await client.grant_access("agent:r-1.api", role="viewer", on="run/r-2")
             await client.revoke_access(given.id)
         """
-        return await self._request("DELETE", f"access/{_part(id)}", sd.GrantInfo)
 
+    @_get("audit")
+    async def audit(
+        self, *, principal: str = "", on: str = "", since_us: int = 0, limit: int = 100,
+        outcome: Literal["", "allowed", "denied", "unauthenticated"] = "",
+    ) -> sd.AuditList:  # fmt: skip
+        """Who read or did what over HTTP, from where, and with what result; the newest, the oldest of them first.
+
+        Example::
+
+            print([(each.principal, each.what) for each in (await client.audit(outcome="denied")).entries])
+        """
+
+    # --- everything ------------------------------------------------------------------------------------------------
+
+    @_get("health")
     async def health(self) -> sd.HealthInfo:
         """How the server is.
 
@@ -427,8 +821,44 @@ class Client:
 
             print((await client.health()).version)
         """
-        return await self._get("health", sd.HealthInfo)
 
+    @_get("store")
+    async def store_info(self) -> p.StoreInfo:
+        """How large the database is, and what a check of it says.
+
+        Example::
+
+            print((await client.store_info()).bytes)
+        """
+
+    @_get("cost")
+    async def cost(self) -> sd.CostInfo:
+        """What all runs took, the most expensive first, and everything together.
+
+        Example::
+
+            print((await client.cost()).cost_usd)
+        """
+
+    @_get("effects")
+    async def effects(self, id: str = "", *, unknown: bool = False, limit: int = 200) -> sd.EffectList:
+        """Side effects of a run, a workflow run or an agent, or all; with `unknown`, those that a person must resolve.
+
+        Example::
+
+            print((await client.effects(unknown=True)).effects)
+        """
+
+    @_get("settings")
+    async def settings(self) -> sd.SettingList:
+        """All settings of the server, and where each comes from.
+
+        Example::
+
+            print([(each.name, each.value) for each in (await client.settings()).settings])
+        """
+
+    @_get("statistics")
     async def statistics(self, *, since_us: int = 0) -> JournalStatistics:
         """Figures of the last seven days, or from a time on: growth, agents and models compared, what is unusual.
 
@@ -437,10 +867,10 @@ class Client:
             figures = await client.statistics()
             print(figures.growth.events, [each.what for each in figures.anomalies])
         """
-        return await self._get("statistics", JournalStatistics, since_us=since_us)
 
-    # --- backups ---------------------------------------------------------------------------------------------
+    # --- backups ---------------------------------------------------------------------------------------------------
 
+    @_get("backups")
     async def backups(self) -> sd.BackupList:
         """The backups at the location of the server's settings, of all databases.
 
@@ -448,8 +878,8 @@ class Client:
 
             print([(each.place, each.position) for each in (await client.backups()).backups])
         """
-        return await self._get("backups", sd.BackupList)
 
+    @_get("backups/status")
     async def backup_status(self) -> sd.BackupStatusInfo:
         """How far the backup of the server's database is, its last test, and the checks in progress.
 
@@ -458,8 +888,8 @@ class Client:
             status = await client.backup_status()
             print(status.missing, status.behind_s, status.tested)
         """
-        return await self._get("backups/status", sd.BackupStatusInfo)
 
+    @_post("backups/test")
     async def test_backup(self) -> sd.BackupCheckInfo:
         """Have the server restore its backup to a temporary database; `backup_status` shows how far it is.
 
@@ -470,8 +900,8 @@ class Client:
                 check = next(each for each in (await client.backup_status()).checks if each.kind == "test")
             print(check.problem or "it can be restored")
         """
-        return await self._post("backups/test", sd.BackupCheckInfo)
 
+    @_post("backups/verify")
     async def verify_backup(self) -> sd.BackupCheckInfo:
         """Have the server read its whole backup and compare every event; `backup_status` shows how far it is.
 
@@ -480,9 +910,20 @@ class Client:
             check = await client.verify_backup()
             print(check.started_us)
         """
-        return await self._post("backups/verify", sd.BackupCheckInfo)
 
     # --- events ----------------------------------------------------------------------------------------------
+
+    @_get("events")
+    async def events(
+        self, *, after: int = 0, limit: int = 200, run: str = "", agent: str = "", types: Sequence[str] = ()
+    ) -> sd.EventPage:
+        """A page of what was recorded after a position, each event as JSON.
+
+        Example::
+
+            page = await client.events(run="r-1")
+            print(len(page.events), page.position)
+        """
 
     async def follow(
         self, *, after: int | None = None, run: str = "", agent: str = "", types: Sequence[str] = ()
@@ -521,14 +962,6 @@ class Client:
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
     # --- inside ----------------------------------------------------------------------------------------------
-
-    async def _get(self, path: str, kind: type[T], **query: Any) -> T:
-        return await self._request("GET", path, kind, query=query)
-
-    async def _post(
-        self, path: str, kind: type[T], body: r.Body | None = None, *, key: str = "", expected: int | None = None
-    ) -> T:
-        return await self._request("POST", path, kind, body=body, key=key, expected=expected)
 
     async def _request(
         self,
@@ -573,8 +1006,12 @@ def _part(text: str) -> str:
 
 def _query(given: Mapping[str, Any]) -> dict[str, str]:
     """Parameters as text, without those that are not given."""
-    found = {name: value for name, value in given.items() if value not in ("", None) and value is not False}
-    return {name: "true" if value is True else str(value) for name, value in found.items()}
+    found = {name: value for name, value in given.items() if value not in ("", None, ()) and value is not False}
+    return {name: _query_value(value) for name, value in found.items()}
+
+
+def _query_value(value: Any) -> str:
+    return "true" if value is True else ",".join(value) if isinstance(value, list | tuple) else str(value)
 
 
 def _error(response: httpx2.Response) -> MaosError:

@@ -479,6 +479,11 @@ class StateSummaryInfo(ApiDocument):
 
     agent: Label
     version: int
+    status: Any
+    """What its state has as `status`."""
+    type: Label
+    """The type of its last event."""
+    source: Label
     time_us: int
 
 
@@ -497,6 +502,9 @@ class StateVersionInfo(ApiDocument):
     time_us: int
     source: Label
     changes: int
+    checksum: Label
+    spans: int
+    """How many versions it stands for: more than one after a compaction."""
 
 
 class StateHistoryInfo(ApiDocument):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
@@ -25,13 +24,12 @@ from maos.clock import MICROSECONDS, Clock
 from maos.errors import MaosError
 from maos.model.access import STORE, AccessObject, Credential, CredentialKind, ScopeKind, Unauthenticated, Verb
 from maos.model.events.audit import AuditEntry
+from maos.ops import server_log
 from maos.ops.access import Access, Sight
 from maos.ops.audit import CLIENT_CHARS_MAX, Audit
 from maos.tuples import NamedTuple
 from maos.web import problems
 from maos.web.problems import RequestRefused
-
-logger = logging.getLogger("maos.web")
 
 COOKIE = "maos_session"
 SAFE_METHODS = ("GET", "HEAD")
@@ -245,12 +243,19 @@ class RequestGuard:
             refusal = problems.of_error(error)
         except ClientDisconnect:
             return None
-        except Exception:
-            logger.exception("request.failed", extra={"method": scope["method"], "path": scope["path"]})
+        except Exception as error:  # noqa: BLE001 - it is logged with its traceback
+            self._log_failure(scope, error)
             refusal = problems.response(500, "the server failed", "its log says why; `maos admin doctor` may find it")
         if has_begun:  # the client notices that the response ends too early
             raise RuntimeError("a response failed after it had begun")
         return await refusal(scope, receive, send)
+
+    def _log_failure(self, scope: Scope, error: Exception) -> None:
+        admission = scope.get("maos")
+        caller = admission.credential if admission is not None else None
+        by = str(caller.principal) if caller is not None else ""
+        about = {"method": scope["method"], "path": scope["path"]}
+        server_log.write(server_log.REQUEST_FAILED, error, **about, by=by, reason=repr(error))
 
     async def _admitted(self, scope: Scope) -> Admission:
         raw: list[tuple[bytes, bytes]] = scope["headers"]

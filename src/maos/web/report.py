@@ -1,13 +1,15 @@
 """A run as one HTML file that opens from disk: the page's own modules, and the documents that they would have read.
 
-The file needs no server and can reach none: its content security policy allows nothing but what is in it. Texts of the
-journal have no secrets; changed lines, which come from files, are cleaned here.
+The file needs no server and can reach none: its content security policy allows nothing but what is in it, and of
+scripts only those that were written into it, by their hashes. Texts of the journal have no secrets; changed lines,
+which come from files, are cleaned here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -37,9 +39,15 @@ TEXT_CHARS_MAX = 4_000
 _IMPORT = regex(r'(from\s+|import\s+)"(\.{1,2}/[^"]+)"')
 _FONT = regex(r'url\("\.\./(vendor/[^"]+)"\)')
 _REPLACED = {"lib/api.js": "report/api.js", "lib/stream.js": "report/stream.js"}
-_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; font-src data:; img-src data:"
+_POLICY = "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; font-src data:; img-src data:"
+_MODULE = 'import "page/report/app.js";'
+_START = (
+    'const start = document.createElement("script"); start.type = "module"; '
+    f"start.textContent = '{_MODULE}'; document.head.append(start);"
 )
+"""A script with a hash adds the module: what it imports is then trusted by 'strict-dynamic', also from data URLs. In a
+module that the parser has inserted, it would not be. Browsers that do not know that word use `data:`, others ignore
+it beside that word."""
 _VENDOR = {
     "preact": "preact/dist/preact.mjs",
     "preact/hooks": "preact/hooks/dist/hooks.mjs",
@@ -157,16 +165,19 @@ def _html(documents: dict[str, Any]) -> str:
     )
     style = _FONT.sub(lambda found: f'url("{_font(found[1])}")', style)
     data = msgspec.json.decode(encode(documents))
+    theme, names = _script((assets.FOLDER / "theme.js").read_text()), _json({"imports": imports})
+    hashes = " ".join(_hash(each) for each in (theme, names, _START, _MODULE))
+    policy = _POLICY.format(scripts=f"'strict-dynamic' {hashes} data:")
     title = (data["by_path"].get(f"/runs/{data['run']}") or {}).get("request", "").strip().partition("\n")[0]
     return (
         "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         "<meta name=viewport content='width=device-width, initial-scale=1'>\n"
         f"<title>{_text(title or data['run'])} · maos</title>\n"
-        f"<script>{_script((assets.FOLDER / 'theme.js').read_text())}</script>\n<style>\n{style}\n</style>\n"
+        f"<script>{theme}</script>\n<style>\n{style}\n</style>\n"
         f'<script type="application/json" id="documents">{_json(data)}</script>\n'
-        f'<script type="importmap">{_json({"imports": imports})}</script>\n'
-        '<script type="module">import "page/report/app.js";</script>\n'
+        f'<script type="importmap">{names}</script>\n'
+        f"<script>{_START}</script>\n"
         '</head>\n<body><div id="page"><noscript>This report needs JavaScript.</noscript></div></body>\n</html>\n'
     )
 
@@ -198,6 +209,11 @@ def _json(data: Any) -> str:
 
 def _script(source: str) -> str:
     return source.replace("</", "<\\/")
+
+
+def _hash(script: str) -> str:
+    """A script as a content security policy names it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 def _text(text: str) -> str:

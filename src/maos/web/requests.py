@@ -202,6 +202,12 @@ class NewAnswer(Body, frozen=True):
     """What the rule covers, such as `Bash(pytest *)`; exactly this command if it is not given."""
 
 
+class NewAnswerLink(Body, frozen=True):
+    """How long a link that answers a question counts."""
+
+    expires_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 86_400.0
+
+
 class DecisionsQuery(Query, frozen=True):
     """How many."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import socket
 import ssl
 from collections.abc import Callable, Iterator
@@ -29,8 +28,6 @@ from maos.web.guard import HEADER_BYTES_MAX, Need, RequestGuard, Site, is_loopba
 
 if TYPE_CHECKING:
     from maos.app import Maos
-
-logger = logging.getLogger("maos.web")
 
 CONNECTIONS_MAX = 1_024
 HEADER_S_MAX = 10.0

@@ -11,7 +11,6 @@ starts begin their first steps in the same order, whether the workflow runs for 
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -21,7 +20,7 @@ from weakref import WeakValueDictionary
 
 from maos.bus.mailbox import Inbox, Mailbox
 from maos.clock import Clock
-from maos.engine import consent, ownership
+from maos.engine import consent, log, ownership
 from maos.engine.ownership import Held, claim
 from maos.engine.recorder import Recorder
 from maos.engine.streams import WORKFLOW_RUN, RunReader
@@ -52,7 +51,6 @@ from maos.workflows.steps import Steps
 if TYPE_CHECKING:
     from maos.engine.attempts import Attempts
 
-logger = logging.getLogger("maos.workflows")
 
 REFUSE, REPLAY = "refuse", "replay"
 """What is done about a run whose definition has changed: it is not resumed, or it is if it executes the same steps."""
@@ -288,12 +286,10 @@ class WorkflowEngine:
                 await self._free_agents(run)
             if run.status == CHANGED:
                 self._unfit[id] = execution.definition.code
-                extra = {"action": "workflow.changed", "workflow": id, "reason": run.why}
-                logger.warning("workflow run %s stopped, its code has changed: %s", id, run.why, extra=extra)
+                log.write(log.WORKFLOWS, log.WORKFLOW_CHANGED, workflow=id, reason=run.why)
             return run
         except LeaseLost as error:
-            extra = {"action": "workflow.claim_lost", "workflow": id, "reason": error.what}
-            logger.warning("workflow run %s was claimed by another engine: %s", id, error.what, extra=extra)
+            log.write(log.WORKFLOWS, log.WORKFLOW_LOST, workflow=id, reason=error.what)
             raise
         finally:
             self._executions.pop(id, None)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from maos.clock import MICROSECONDS
+from maos.engine import log
 from maos.errors import InvalidInput
 from maos.faults import crash_point
 from maos.model.events.workflow import StepCompleted, StepFailure, StepRetried, StepStarted, StepUnknown
@@ -20,8 +20,6 @@ from maos.workflows import values
 from maos.workflows.control import Control
 from maos.workflows.definition import NOT_DONE, Found, StepDefinition, StepFailed, call, executor
 from maos.workflows.record import until
-
-logger = logging.getLogger("maos.workflows")
 
 RETURN, BEGIN, RETRY, RESOLVE, REPEAT = "return", "begin", "retry", "resolve", "repeat"
 """What is done about a step: return its recorded outcome, begin it, wait and retry it, find out whether it took effect,
@@ -177,13 +175,12 @@ class Steps:
         error_data = values.error_data(error, self._record.codec)
         self._record.add(StepFailure, step_id=it.step_id, error=error_data)
         await self._record.write_outcome(it.step_id)
-        self._warn("step.failed", it, f"failed: {error_data['message']}")
+        self._warn(log.STEP_FAILED, it, str(error_data["message"]))
         return StepFailed(it.step.name, error_data, step_id=it.step_id)
 
-    def _warn(self, action: str, it: Invocation, reason: str) -> None:
-        run = self._record.run.id
-        extra = {"action": action, "workflow": run, "step": it.step_id, "reason": reason}
-        logger.warning("step %s (%s) of workflow run %s %s", it.step_id, it.step.name, run, reason, extra=extra)
+    def _warn(self, action: log.Action, it: Invocation, reason: str = "") -> None:
+        names = {"workflow": self._record.run.id, "step": it.step_id, "step_name": it.step.name}
+        log.write(log.WORKFLOWS, action, **names, reason=reason)
 
     def _outcome(self, step_id: str, recorded: Step, step: StepDefinition[..., Any]) -> Any:
         if recorded.status == FAILED:
@@ -261,7 +258,7 @@ class Steps:
             error_data = None if error is None else values.error_data(error, self._record.codec)
             self._record.add(StepUnknown, step_id=it.step_id, error=error_data)
             await self._record.flush()
-            self._warn("step.unknown", it, "has an unknown outcome; a person must resolve it")
+            self._warn(log.STEP_UNKNOWN, it)
         return None
 
     async def _wait_for_person(self, it: Invocation, thread: asyncio.Task[Any] | None) -> Step | str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import commands, documents, render
-from maos.cli.agent.status import ending, on_agent
+from maos.cli import commands, documents, remote, render
+from maos.cli.agent.status import ending, on_agent, remote_agent
 from maos.cli.commands import LINES, FiniteRange, LazyCommand, agent_argument, is_given, json_command, options, seconds
 from maos.cli.database import DatabaseTarget, agree_to_settings
 from maos.cli.failures import note
@@ -23,7 +23,9 @@ from maos.model.status import AgentState
 if TYPE_CHECKING:
     from maos.app import Maos
     from maos.cli.agent.live import Begin
+    from maos.model.read_models import AgentStatus
     from maos.views.agents import Attachment
+    from maos.web.client import Client
 
 DASHES = "maos.cli.agent.dashes"
 WORKSPACE = ("setup", "copy_ignored", "include_uncommitted", "env", "project_settings")
@@ -233,7 +235,11 @@ def stop(database: DatabaseTarget, agent: str, grace: int, as_json: bool) -> Non
     detached agent is attached to for this.
     """
     grace_s = seconds(grace) or 0.0
-    ran, now = database.write(on_agent(agent, lambda m, name: m.agents.stop_and_wait(name, grace_s=grace_s)))
+    if database.is_remote:
+        remote.refuse(grace="--grace")
+        ran, now = remote.call(remote_agent(agent, _stop_remotely))
+    else:
+        ran, now = database.write(on_agent(agent, lambda m, name: m.agents.stop_and_wait(name, grace_s=grace_s)))
     if as_json:
         documents.show(now)
         return
@@ -241,9 +247,14 @@ def stop(database: DatabaseTarget, agent: str, grace: int, as_json: bool) -> Non
     if not ran:
         render.line(name, f" had ended already: {how}")
         return
-    render.line(name, f" {how}" if now.status is AgentState.STOPPED else f" ended before it was stopped: {how}")
+    is_ending = now.is_open or now.status is AgentState.STOPPED
+    render.line(name, f" {how}" if is_ending else f" ended before it was stopped: {how}")
     if now.resumable:
         render.line(("resume with: ", "dim"), now.resumable)
+
+
+async def _stop_remotely(client: Client, name: str) -> tuple[bool, AgentStatus]:
+    return (await client.agent(name)).is_open, await client.stop(name)
 
 
 @json_command("maos agent send fixer 'Leave the old parser alone'", "git diff | maos agent send fixer -")
@@ -261,7 +272,11 @@ def send(database: DatabaseTarget, agent: str, text: str, as_json: bool) -> None
         name = await m.agents.find(agent)
         return name, *await m.agents.tell(name, text)
 
-    name, number, running = database.write(work)
+    if database.is_remote:
+        sent = remote.call(remote_agent(agent, lambda client, name: client.send(name, text)))
+        name, number, running = sent.agent, sent.message, sent.running
+    else:
+        name, number, running = database.write(work)
     when = "as soon as it can accept one" if running else "when it is resumed: "
     resume = "" if running else f"maos agent resume {name}"
     render.show(

@@ -15,14 +15,14 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from maos.app import Maos
-from maos.cli import documents, words
+from maos.cli import documents, remote, words
 from maos.cli.agent import status
 from maos.cli.agent.output import OutputPrinter
 from maos.cli.commands import LINES, agent_argument, json_command
@@ -34,6 +34,9 @@ from maos.cli.words import Fact
 from maos.errors import InvalidInput, LeaseLost, MaosError
 from maos.model.events import facts
 from maos.views.agents import UNATTENDED, AgentEvent, Attachment
+
+if TYPE_CHECKING:
+    from maos.web.client import Client
 
 WRITE_S_MAX = 1.0
 """How long to wait for a terminal that does not accept output before this process detaches."""
@@ -74,24 +77,36 @@ def logs(
             "raw output could steer your terminal", hint="send it to a file or a pipe: … --raw > output.txt"
         )
 
-    async def work(m: Maos) -> None:
-        name = await m.agents.find(agent)
-        newest = await m.agents.get(name)
+    async def show(events: AsyncIterator[AgentEvent], newest: str) -> None:
         tail = LogTail(count)
         printer = OutputPrinter(beside=sys.stdout, write=lambda _stream, text, style: tail.add(text, style))
         write = tail.add_document if as_json else tail.add_bytes if raw else printer.show
         try:
-            async for event in m.agents.output(name, attempt=number, follow=follow):
+            async for event in events:
                 if event.at_us >= (since or 0):
                     await asyncio.to_thread(write, event)
-                    if event.id == f"attempt/{newest.id}@{newest.version}":
+                    if event.id == newest:
                         tail.print()  # what comes now is new
                     else:
                         await asyncio.to_thread(tail.flush)
         finally:
             tail.print()
 
-    database.read(work, waits=follow)
+    async def work(m: Maos) -> None:
+        name = await m.agents.find(agent)
+        newest = await m.agents.get(name)
+        events = m.agents.output(name, attempt=number, follow=follow)
+        await show(events, f"attempt/{newest.id}@{newest.version}")
+
+    async def work_remotely(client: Client, name: str) -> None:
+        newest = (await client.output(name, limit=1)).events
+        events = remote.output(client, name, attempt=number, follow=follow)
+        await show(events, newest[-1].id if newest else "")
+
+    if database.is_remote:
+        remote.call(status.remote_agent(agent, work_remotely))
+    else:
+        database.read(work, waits=follow)
 
 
 class LogTail:

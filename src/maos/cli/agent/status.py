@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import shlex
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from maos.cli import documents, render, words
+from maos.cli import documents, remote, render, words
 from maos.cli.commands import WHEN, agent_argument, full_option, json_command, options
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import CONFLICT, FAILED, LIMIT_REACHED, MAY_PASS, NEEDS_PERSON, STOPPED, report
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from maos.runs.pull_request import PullRequest
     from maos.runs.results import Blocked, Conflicted, FileChange, Merged
     from maos.views.agents import AgentDetails
+    from maos.web.client import Client
+    from maos.web.documents import AgentDetailsInfo, FileChangeInfo
 
 T = TypeVar("T")
 
@@ -138,6 +140,15 @@ def on_agent(agent: str, act: Callable[[Maos, str], Awaitable[T]]) -> Callable[[
     return work
 
 
+def remote_agent(agent: str, act: Callable[[Client, str], Awaitable[T]]) -> Callable[[Client], Awaitable[T]]:
+    """Work on the agent of a server, by its name, a unique prefix of it, or RUN/TASK."""
+
+    async def work(client: Client) -> T:
+        return await act(client, await remote.find_agent(client, agent))
+
+    return work
+
+
 @json_command("maos agent list", "maos agent list --all --json", "maos agent list --checks")
 @click.option("--all", "everything", is_flag=True, help="Also those that ended more than a day ago.")
 @click.option("--checks", is_flag=True, help="Also those that checked the work of another agent, or merged it.")
@@ -151,7 +162,11 @@ def list_(database: DatabaseTarget, everything: bool, checks: bool, as_json: boo
     async def work(m: Maos) -> tuple[list[AgentStatus], int, int]:
         return *await m.views.agents.statuses(everything=everything, checks=checks), await m.views.agents.never_run()
 
-    found, older, never_run = database.read(work)
+    if database.is_remote:
+        remote.refuse(everything="--all", checks="--checks")
+        found, older, never_run = remote.call(_list_remote), 0, 0
+    else:
+        found, older, never_run = database.read(work)
     if as_json:
         AGENTS.show(found, as_json=True, older=older, never_run=never_run)
     else:
@@ -159,6 +174,10 @@ def list_(database: DatabaseTarget, everything: bool, checks: bool, as_json: boo
         if never_run:
             have = "agent has a state and has" if never_run == 1 else "agents have a state and have"
             render.line((f"{never_run} {have} not run (`maos state list`)", "dim"))
+
+
+async def _list_remote(client: Client) -> list[AgentStatus]:
+    return await remote.all_of(lambda cursor: client.agents(limit=remote.PAGE, cursor=cursor), "agents")
 
 
 def show_list(found: Sequence[AgentStatus], *, older: int = 0) -> None:
@@ -188,6 +207,13 @@ def show(database: DatabaseTarget, agent: str, full: bool, as_json: bool) -> Non
     """
     import msgspec
 
+    if database.is_remote:
+        known = remote.call(remote_agent(agent, lambda client, name: client.agent(name)))
+        if as_json:
+            documents.show(known)
+        else:
+            _show_page(known, known.attempts[-1].model, _remote_rows(known, None if full else SHOWN_MAX), full=full)
+        return
     found = database.read(on_agent(agent, lambda m, name: m.agents.details(name)))
     now, newest = found.now, found.newest
     if as_json:
@@ -201,11 +227,14 @@ def show(database: DatabaseTarget, agent: str, full: bool, as_json: bool) -> Non
         }
         documents.show({**documents.of(now), **documents.of(newest, *RECORDED), **more})
         return
-    model = f" with {newest.model}" if newest.model else ""
+    _show_page(now, newest.model, _rows(found, None if full else SHOWN_MAX), full=full)
+
+
+def _show_page(now: AgentStatus, model: str, rows: Iterable[PageRow], *, full: bool) -> None:
     status = (now.status, STYLES.get(now.status, ""))
-    heading = f"  {clean(now.kind)}{clean(model)}  "
+    heading = f"  {clean(now.kind)}{clean(f' with {model}' if model else '')}  "
     render.line((clean(now.agent), "bold"), heading, status, f" since {render.when(now.since_us)}")
-    for label, text, whole in _rows(found, None if full else SHOWN_MAX):
+    for label, text, whole in rows:
         room = None if full or whole else render.room_for_value(LABEL_WIDTH + 2)
         if text:
             indent = LABEL_WIDTH + 2
@@ -266,6 +295,35 @@ def _rows(found: AgentDetails, most: int | None) -> Iterator[PageRow]:
     yield PageRow("took", " · ".join([*_counts(now, newest), *_figures(now)]))
 
 
+def _remote_rows(found: AgentDetailsInfo, most: int | None) -> Iterator[PageRow]:
+    """The page about an agent of a server: what its API tells."""
+    ended = not found.is_open
+    yield PageRow("", found.status.meaning)
+    yield PageRow("next", found.resumable or "", whole=True)
+    yield PageRow("task", found.task)
+    yield PageRow("doing", "" if ended else found.activity)
+    yield PageRow("result", found.result if ended else "")
+    if found.status is AgentState.FAILED:
+        yield PageRow("failed", ending(found).partition(": ")[2])
+        yield PageRow("to do", _hint(found), whole=True)
+    for asked in found.pending:
+        yield PageRow("asks", asked.text)
+        yield PageRow("", f"maos answer {asked.ref} {'|'.join(asked.choices) or 'yes|no'}", whole=True)
+    yield PageRow("left", _left(found))
+    yield from (PageRow("", line, whole=True) for line in _changed_lines(found, found.files))
+    state = f"version {found.state_version}: maos state show {found.agent}" if found.state_version else ""
+    yield PageRow("state", state, whole=True)
+    said = [f"{each.get('keyword', '')}: {each.get('text', '')}" for each in found.discoveries]
+    yield from _list("found", said, most)
+    tried = [
+        f"{each.number}  {render.when(each.started_us or each.planned_us)}  "
+        f"{words.ending(each.status, each.failure, each.message)}"
+        for each in reversed(found.attempts)
+    ]
+    yield from _list("attempts", tried if len(tried) > 1 else [], most)
+    yield PageRow("took", " · ".join(_figures(found)))
+
+
 def _list(label: str, lines: list[str], most: int | None) -> Iterator[PageRow]:
     for index, line in enumerate(lines[:most]):
         yield PageRow("" if index else label, line)
@@ -288,12 +346,15 @@ def _tools_unknown(newest: Attempt) -> list[str]:
 
 def _changes(found: AgentDetails) -> list[str]:
     """What an agent did to the files."""
-    if not found.files:
+    return _changed_lines(found.now, found.files)
+
+
+def _changed_lines(now: AgentStatus, files: Sequence[FileChange | FileChangeInfo] | None) -> list[str]:
+    if not files:
         return []
-    lines = [words.changed(found.files)]
-    if not found.now.is_open:
-        agent = found.now.agent
-        lines += [f"to look: maos agent diff {agent}", f"to merge them: maos agent merge {agent}"]
+    lines = [words.changed(files)]
+    if not now.is_open:
+        lines += [f"to look: maos agent diff {now.agent}", f"to merge them: maos agent merge {now.agent}"]
     return lines
 
 
@@ -326,35 +387,39 @@ diff_options = options(
 @diff_options
 def diff(database: DatabaseTarget, agent: str, stat: bool, name_only: bool, patch: bool, as_json: bool) -> None:
     """Show which files an agent has changed, up to its last checkpoint."""
-    found = database.read(on_agent(agent, lambda m, name: m.agents.diff(name, patch=patch)))
+    found: Any
+    if database.is_remote:
+        found = remote.call(remote_agent(agent, lambda client, name: client.agent_diff(name, patch=patch)))
+    else:
+        found = database.read(on_agent(agent, lambda m, name: m.agents.diff(name, patch=patch)))
     if as_json:
         documents.show(found)
     elif name_only:
         show_names(found.files)
-    elif found.patch is not None:
+    elif patch:
         show_patch(found.patch)
     elif not found.files:
-        render.line((clean(found.agent), "bold"), " has changed no files")
+        render.line((clean(agent), "bold"), " has changed no files")
     elif stat:
         show_stat(found.files)
     else:
         show_files(found.files)
 
 
-def show_files(files: Sequence[FileChange]) -> None:
+def show_files(files: Sequence[FileChange | FileChangeInfo]) -> None:
     """Print which files were changed, one a line."""
     for each in files:
         sign, style = SIGNS.get(each.kind, ("~", "yellow"))
         render.line((f"{sign} ", style), clean(each.path), (f"  {words.counts(each)}", "dim"))
 
 
-def show_names(files: Sequence[FileChange]) -> None:
+def show_names(files: Sequence[FileChange | FileChangeInfo]) -> None:
     """Print the names of files, each once."""
     for path in dict.fromkeys(each.path for each in files):
         render.line(clean(path))
 
 
-def show_stat(files: Sequence[FileChange]) -> None:
+def show_stat(files: Sequence[FileChange | FileChangeInfo]) -> None:
     """Print files with a bar for the lines that were added and removed, and the sum, as git does."""
     width = min(
         max((len(clean(each.path)) for each in files), default=0), max(20, render.room_for_value(BAR_WIDTH + 10))

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,6 @@ from maos.cli.commands import (
     dry_run_option,
     forward,
     id_argument,
-    is_given,
     json_command,
     run_argument,
     yes_option,
@@ -43,7 +42,7 @@ from maos.cli.failures import note
 from maos.cli.render import Column, Listing, clean
 from maos.cli.runs import page
 from maos.cli.runs.start import changes_of, limit_changes
-from maos.cli.runs.travel import point
+from maos.cli.runs.travel import point, spoken
 from maos.errors import InvalidInput, NotFound
 from maos.faults import crash_point
 from maos.files import private_folder, replace_file
@@ -59,6 +58,8 @@ if TYPE_CHECKING:
     from maos.runs.results import Blocked, Conflicted, Merged, TaskFiles
     from maos.runs.status import RunView
     from maos.travel.points_in_time import Difference, PointInTime
+    from maos.web.client import Client
+    from maos.web.documents import DifferenceInfo, MergeInfo, TaskFilesInfo, TaskFilesList
     from maos.workflows.status import WorkflowRetry
 
 CHANGES_SHOWN_MAX = 50
@@ -459,8 +460,12 @@ def logs(database: DatabaseTarget, /, id: str, brief: bool, **given: Any) -> int
     start and end, checks, questions, answers and messages, and the output of all its agents, each line with its task.
     Of an agent it prints all output, over all its attempts. Ctrl+C ends only the printing.
     """
-    if database.is_remote and id and not any(is_given(name) for name in given if name != "as_json"):
-        return remote.logs(id, as_json=given["as_json"])
+    if database.is_remote:
+        remote.refuse(brief="--brief")
+        if not id or remote.call(lambda client: remote.find_run_or_agent(client, id))[0]:
+            what = "on a server, `maos logs` prints what one agent did"
+            raise InvalidInput(what, hint="name an agent or RUN/TASK; `maos agent list` lists agents")
+        return forward("maos.cli.agent.live:logs", id, **given)
 
     async def work(m: Maos) -> Target | None:
         target = await _find(m, id)
@@ -573,6 +578,8 @@ def diff(
         one, other = await _points(m, run, start or FIRST_VERSION, end)
         return await m.travel.diff(run.id, one, other, other=other.run, patch=patch)
 
+    if database.is_remote:
+        return _diff_remotely(id, start, end, stat=stat, name_only=name_only, patch=patch, as_json=as_json)
     found = database.read(work)
     if isinstance(found, Target):
         if start or end:
@@ -580,12 +587,7 @@ def diff(
         shown = {"stat": stat, "name_only": name_only, "patch": patch}
         return forward("maos.cli.agent.status:diff", found.id, as_json=as_json, **shown)
     if isinstance(found, list):
-        if as_json:
-            documents.show({"tasks": [documents.of(each) for each in found]})
-        elif name_only:
-            show_names([file for each in found for file in each.files])
-        else:
-            _show_tasks(found)
+        _show_tasks(found, name_only=name_only, patch=patch, as_json=as_json)
         return 0
     if as_json:
         documents.show(_difference(found))
@@ -598,16 +600,67 @@ def diff(
     return 0
 
 
-def _show_tasks(found: list[TaskFiles]) -> None:
+def _diff_remotely(
+    id: str, start: str | None, end: str | None, *, stat: bool, name_only: bool, patch: bool, as_json: bool
+) -> int:
+    """`maos diff` of a run of a server, or of an agent."""
+    from maos.web.documents import DifferenceInfo
+
+    async def work(client: Client) -> str | TaskFilesList | DifferenceInfo:
+        run, agent = await remote.find_run_or_agent(client, id)
+        if agent:
+            return agent
+        if (stat or name_only or patch) and not (start or end):
+            return await client.task_files(run, patch=patch)
+        other = "" if end or not start else await _other_run(client, start)
+        points = ("", "") if other else (remote.point_text(start), remote.point_text(end))
+        return await client.compare(run, *points, other=other, patch=patch)
+
+    found = remote.call(work)
+    if isinstance(found, str):
+        if start or end:
+            raise InvalidInput("points in time are those of a run", hint=f"`maos diff {id}` shows its files")
+        shown = {"stat": stat, "name_only": name_only, "patch": patch}
+        return forward("maos.cli.agent.status:diff", found, as_json=as_json, **shown)
+    if isinstance(found, DifferenceInfo):
+        if as_json:
+            documents.show(documents.of(found))
+        elif name_only:
+            show_names(found.files or ())
+        elif stat:
+            show_stat(found.files or ())
+        else:
+            sides = [f"{each.run}, {spoken(each)}" for each in (found.before, found.after)]
+            _show_changed(sides, found, ())
+        return 0
+    _show_tasks(found.tasks, name_only=name_only, patch=patch, as_json=as_json)
+    return 0
+
+
+async def _other_run(client: Client, text: str) -> str:
+    """The run that a text names; empty when it names none, and is a point in time."""
+    try:
+        return (await remote.find_run(client, text)).id
+    except (InvalidInput, NotFound):
+        return ""
+
+
+def _show_tasks(found: Sequence[TaskFiles | TaskFilesInfo], *, name_only: bool, patch: bool, as_json: bool) -> None:
     """Print what each task changed, below its title."""
+    if as_json:
+        documents.show({"tasks": [documents.of(each) for each in found]})
+        return
+    if name_only:
+        show_names([file for each in found for file in each.files or ()])
+        return
     for number, each in enumerate(found):
         if number:
             render.line()
         render.line((f"{each.commit[:12]} ", "yellow"), (clean(each.subject), "bold"))
-        if each.patch is None:
-            show_stat(each.files)
+        if patch:
+            show_patch(each.patch or "")
         else:
-            show_patch(each.patch)
+            show_stat(each.files or ())
     if not found:
         render.line("no task has changed a file")
 
@@ -627,12 +680,19 @@ async def _points(m: Maos, run: Run, first: str, second: str | None) -> tuple[Po
 
 def _show_difference(found: Difference) -> None:
     sides = [f"{each.run.id}, {each.point.spoken}" for each in (found.before, found.after)]
-    render.line((" → ".join(sides), "bold"))
+    messages = [[(each.sender, each.text) for each in side] for side in found.messages]
+    _show_changed(sides, found, (("finding", found.findings), ("message", messages)))
+
+
+def _show_changed(
+    sides: Sequence[str], found: Difference | DifferenceInfo, said: Sequence[tuple[str, Sequence[Any]]]
+) -> None:
+    """Print how two points in time differ: tasks, questions, what agents `said` in each, and files."""
+    render.line((clean(" → ".join(sides)), "bold"))
     for listing, changed in ((TASKS, found.tasks), (QUESTIONS, found.questions)):
         if changed:
             listing.table(changed, shown_max=CHANGES_SHOWN_MAX)
-    messages = [[(each.sender, each.text) for each in side] for side in found.messages]
-    for noun, (gone, new) in (("finding", found.findings), ("message", messages)):
+    for noun, (gone, new) in said:
         for sign, style, rows in (("-", "red", gone), ("+", "green", new)):
             for who, text in rows[:CHANGES_SHOWN_MAX]:
                 render.line((f"{sign} {noun} ", style), f"{clean(who)}: {words.one_line(text, 80)}")
@@ -642,8 +702,8 @@ def _show_difference(found: Difference) -> None:
     if found.patch:
         show_patch(found.patch)
     elif found.files and render.terminal():
-        render.line(("their lines: ", "dim"), f"maos diff {found.after.run.id} --patch")
-    if not (found.tasks or found.questions or any(found.findings) or any(found.messages) or found.files):
+        render.line(("their lines: ", "dim"), f"maos diff {sides[1].partition(',')[0]} --patch")
+    if not (found.tasks or found.questions or any(any(each) for _noun, each in said) or found.files):
         render.line("no difference")
 
 
@@ -683,6 +743,9 @@ def merge(database: DatabaseTarget, /, id: str, text_file: str | None, as_json: 
     continued if it exists.
     """
     into, squash = given.pop("into"), given.pop("squash")
+    if database.is_remote:
+        remote.refuse(into="--into", text_file="--pr-text")
+        return _merge_remotely(id, squash=squash, as_json=as_json, **given)
 
     async def work(m: Maos) -> tuple[Run, Merged | Conflicted | Blocked, PullRequest | None] | Target:
         target = await m.ids.find(id, RUN, AGENT)
@@ -706,3 +769,17 @@ def merge(database: DatabaseTarget, /, id: str, text_file: str | None, as_json: 
         "change your branch and merge again: it merges all, or nothing",
     ]
     return show_merge("run", run.id, done, by_hand, pull_request=text, text_file=text_file or "", as_json=as_json)
+
+
+def _merge_remotely(id: str, *, as_json: bool, **given: Any) -> int:
+    """`maos merge` of a run of a server."""
+
+    async def work(client: Client) -> tuple[str, MergeInfo]:
+        run, agent = await remote.find_run_or_agent(client, id)
+        if agent:
+            what = f"on a server, the work of a run is merged, and {agent} is an agent"
+            raise InvalidInput(what, hint="name its run, or merge it where its repository is, with --db")
+        return run, await client.merge(run, **given)
+
+    run, done = remote.call(work)
+    return remote.show_merge(run, done, dry_run=given["dry_run"], as_json=as_json)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import commands, documents, render, words
+from maos.cli import commands, documents, remote, render, words
 from maos.cli.commands import VERSION, WHEN, Version, dry_run_option, json_command, run_argument, yes_option
 from maos.cli.database import DatabaseTarget, ask, need_yes
 from maos.cli.failures import CONFLICT
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from maos.travel.join import JoinPlan
     from maos.travel.points_in_time import PointInTime, When
     from maos.travel.service import TravelPlan
+    from maos.web.client import Client
+    from maos.web.documents import PointInfo, RunDetails, TravelInfo
 
 POINT = "a checkpoint's name, a version such as 12 or -1, @POSITION, or a time such as 10m or 2026-03-01T14:30"
 
@@ -179,6 +181,9 @@ def rollback(
         moment = await point(m, run, to) if to else None
         return await m.travel.rollback(run.id, moment, dry_run=True)
 
+    if database.is_remote:
+        _roll_back_remotely(id, to, without_files=without_files, dry_run=dry_run, yes=yes, as_json=as_json)
+        return
     plan = database.read(look)
     if dry_run or not yes:
         _show(plan, None, as_json=as_json)
@@ -192,13 +197,44 @@ def rollback(
         return await m.runs.get(plan.run), done
 
     run, done = database.write(work)
-    if yes:
+    _show_rolled_back(done, run, shown=yes, as_json=as_json)
+
+
+def _show_rolled_back(done: TravelPlan | TravelInfo, run: Run | RunDetails, *, shown: bool, as_json: bool) -> None:
+    """Print what a rollback did, with its plan if that was not shown before, and how to undo it."""
+    if shown:
         _show(done, run, as_json=as_json)
     if as_json:
         return
-    render.line((run.id, "bold"), f" is now at version {run.version}, with the state of {done.point.spoken}")
+    render.line((run.id, "bold"), f" is now at version {run.version}, with the state of {spoken(done.point)}")
     _on(run)
     render.line(("to undo this: ", "dim"), f"maos rollback {run.id} --to {done.undo}")
+
+
+def _roll_back_remotely(
+    id: str, to: str | None, *, without_files: bool, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """`maos rollback` of a run of a server, which is paused first if an engine executes it."""
+
+    async def look(client: Client) -> tuple[RunDetails, TravelInfo]:
+        run = await remote.find_run(client, id)
+        return run, await client.rollback(run.id, remote.point_text(to), dry_run=True)
+
+    run, plan = remote.call(look)
+    if dry_run or not yes:
+        _show(plan, None, as_json=as_json)
+        if dry_run:
+            return
+        ask(f"Roll {plan.run} back to {spoken(plan.point)}?")
+
+    async def work(client: Client) -> tuple[RunDetails, TravelInfo]:
+        if run.engine is not None and run.engine.alive:
+            await client.pause(run.id)
+        done = await client.rollback(run.id, str(plan.point.version), without_files=without_files)
+        return await client.run(run.id), done
+
+    run, done = remote.call(work)
+    _show_rolled_back(done, run, shown=yes, as_json=as_json)
 
 
 @json_command(
@@ -227,10 +263,21 @@ def fork(
         done = await m.travel.fork(run.id, moment, into=into, without_files=without_files, dry_run=dry_run)
         return None if dry_run else await m.runs.get(done.run), done
 
-    run, done = database.read(work) if dry_run else database.write(work)
+    async def work_remotely(client: Client) -> tuple[RunDetails | None, TravelInfo]:
+        run = await remote.find_run(client, id)
+        given = {"into": into, "without_files": without_files, "dry_run": dry_run}
+        done = await client.fork(run.id, remote.point_text(at), **given)  # type: ignore[arg-type]  # as named
+        return None if dry_run else await client.run(done.run), done
+
+    run: Run | RunDetails | None
+    done: TravelPlan | TravelInfo
+    if database.is_remote:
+        run, done = remote.call(work_remotely)
+    else:
+        run, done = database.read(work) if dry_run else database.write(work)
     _show(done, run, as_json=as_json)
     if run is not None and not as_json:
-        origin = f"{done.point.run}, {done.point.spoken}"
+        origin = f"{done.point.run}, {spoken(done.point)}"
         render.line((run.id, "bold"), f" starts with the state of {clean(origin)}")
         _on(run)
 
@@ -243,7 +290,12 @@ async def _paused(m: Maos, run: Run) -> None:
         await m.runs.pause_and_wait(run.id)
 
 
-def _on(run: Run) -> None:
+def spoken(point: PointInTime | PointInfo) -> str:
+    """A point in time as messages name it."""
+    return f"checkpoint {clean(point.name)}, version {point.version}" if point.name else f"version {point.version}"
+
+
+def _on(run: Run | RunDetails) -> None:
     if run.status != "completed":
         render.line(("resume with: ", "dim"), (f"maos resume {run.id}", "bold"))
 
@@ -269,7 +321,7 @@ STEPS: Listing[PlannedStep] = Listing(
 )
 
 
-def _show(plan: TravelPlan, run: Run | None, *, as_json: bool) -> None:
+def _show(plan: TravelPlan | TravelInfo, run: Run | RunDetails | None, *, as_json: bool) -> None:
     """Print what a rollback or a fork does to each task; `run` is the run afterwards, None for a dry run."""
     if as_json:
         after = {} if run is None else {"version": run.version, "status": run.status}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maos.cli import commands, documents, render
+from maos.cli import commands, documents, remote, render
 from maos.cli.commands import LINES, VERSION, WHEN, Version, full_option, json_command, pointer, state_argument
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, code_for, report
@@ -22,17 +22,19 @@ if TYPE_CHECKING:
     from maos.app import Maos
     from maos.model.changes import Change
     from maos.state.records import Peek, State, StateEvent, StateSummary, StateVersion
+    from maos.web.client import Client
+    from maos.web.documents import StateInfo, StateSummaryInfo, StateVersionInfo
 
 
 def _status(status: Any) -> str:
     return "" if status is None else status if isinstance(status, str) else render.compact(status)
 
 
-def _range(each: StateVersion) -> str:
+def _range(each: StateVersion | StateVersionInfo) -> str:
     return str(each.version) if each.spans == 1 else f"{each.version - each.spans + 1}–{each.version}"
 
 
-AGENTS: Listing[StateSummary] = Listing(
+AGENTS: Listing[StateSummary | StateSummaryInfo] = Listing(
     "agents",
     (
         Column("agent", lambda each: each.agent, style="bold", yields=1),
@@ -45,7 +47,7 @@ AGENTS: Listing[StateSummary] = Listing(
     empty="no agent has a state; `maos state create AGENT` creates one",
 )
 
-VERSIONS: Listing[StateVersion] = Listing(
+VERSIONS: Listing[StateVersion | StateVersionInfo] = Listing(
     "versions",
     (
         Column("version", _range, right=True, style="bold"),
@@ -77,7 +79,12 @@ def list_(database: DatabaseTarget, prefix: str, as_json: bool) -> int:
                 damaged.append(error)
         return found
 
-    AGENTS.show(database.read(work), as_json=as_json)
+    async def work_remotely(client: Client) -> list[StateSummaryInfo]:
+        found = await remote.all_of(lambda cursor: client.states(limit=remote.PAGE, cursor=cursor), "agents")
+        return [each for each in found if each.agent.startswith(prefix)]
+
+    found = remote.call(work_remotely) if database.is_remote else database.read(work)
+    AGENTS.show(found, as_json=as_json)
     for error in damaged:
         report(error.what, error.hint if error is damaged[-1] else "")
     return code_for(damaged[0]) if damaged else 0
@@ -99,8 +106,13 @@ def show(database: DatabaseTarget, agent: str, path: str | None, last: int | Non
 
     With --last, the end of a long list is read without the rest of it, and the state is shown without its long lists.
     """
-    if last is None:
-        _show_state(database.read(lambda m: m.state.get(agent)), path, as_json)
+    if database.is_remote:
+        remote.refuse(last="--last")
+        found = remote.call(lambda client: client.state(agent))
+        _show_state(found, found.data, path, as_json)
+    elif last is None:
+        state = database.read(lambda m: m.state.get(agent))
+        _show_state(state, state.raw(), path, as_json)
     elif path is None:
         raise InvalidInput("--last needs a list", hint="name it with --path, such as --path /messages")
     else:
@@ -141,18 +153,19 @@ def at(
     async def work(m: Maos) -> State:
         return await m.state.at(agent, version=await version.resolve(m, agent) if version else None, time=time)
 
-    _show_state(database.read(work), path, as_json)
+    state = database.read(work)
+    _show_state(state, state.raw(), path, as_json)
 
 
-def _show_state(state: State, path: str | None, as_json: bool) -> None:
+def _show_state(state: State | StateInfo, data: dict[str, Any], path: str | None, as_json: bool) -> None:
     if path is None and as_json:
-        documents.show(document(state))
+        documents.show(_document(state, data))
         return
     if path is None:
-        render.state(state)
+        render.state(state, data)
         return
     path = pointer(path)
-    found = lookup(state.raw(), parse_pointer(path, state.raw()))
+    found = lookup(data, parse_pointer(path, data))
     if found is MISSING:
         raise NotFound(
             f"agent {state.agent!r} has nothing at {path} in version {state.version}",
@@ -184,8 +197,12 @@ def _show_peek(found: Peek, path: str, full: bool, as_json: bool) -> None:
 
 def document(state: State) -> documents.Document:
     """A state with its data, for programs."""
+    return _document(state, state.raw())
+
+
+def _document(state: State | StateInfo, data: dict[str, Any]) -> documents.Document:
     head = documents.of(state, "agent", "version", "type", "source", "checksum", "time_us")
-    return {**head, "status": state.raw().get("status"), "data": state.raw()}
+    return {**head, "status": data.get("status"), "data": data}
 
 
 # --- its history -------------------------------------------------------------------------------------------------
@@ -204,7 +221,14 @@ def history(database: DatabaseTarget, agent: str, last: int, everything: bool, a
         newest = await m.state.version(agent)
         return await m.state.history(agent, after=0 if everything else max(0, newest - last))
 
-    versions = database.read(work)
+    async def work_remotely(client: Client) -> list[StateVersionInfo]:
+        after = 0 if everything else max(0, (await client.state(agent)).version - last)
+        return await remote.all_of(
+            lambda cursor: client.state_versions(agent, limit=remote.PAGE, cursor=cursor or str(after)), "versions"
+        )
+
+    versions: Sequence[StateVersion | StateVersionInfo]
+    versions = remote.call(work_remotely) if database.is_remote else database.read(work)
     earlier = versions[0].version - versions[0].spans
     VERSIONS.show(versions, as_json=as_json, agent=agent, earlier=earlier)
     if earlier and not as_json:

@@ -1,4 +1,4 @@
-"""`maos workflow run`, `resume`, `serve`, schedules, and commands to workflow runs: signal, resolve, pause, cancel."""
+"""`maos workflow run`, `resume`, schedules, and commands to workflow runs: signal, resolve, pause, cancel."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import math
 import signal as signals
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from maos.app import Maos
-from maos.cli import commands, documents, render
+from maos.cli import commands, documents, remote, render
 from maos.cli.commands import (
     JSON,
     LINES,
@@ -43,6 +43,10 @@ from maos.views.workflows import describe
 from maos.workflows import Handle, loader
 from maos.workflows.record import FREQUENCIES, CheckpointPolicy
 from maos.workflows.status import Status, WorkflowPreview
+
+if TYPE_CHECKING:
+    from maos.web.client import Client
+    from maos.web.system_documents import Accepted
 
 DAY_S = 86_400
 NAMES_SHOWN_MAX = 20
@@ -301,6 +305,14 @@ def _show_preview(found: WorkflowPreview, on_change: str, file: str, *, as_json:
 @click.option("--key", help="Repeating the command with the same key sends nothing more.")
 def signal(database: DatabaseTarget, id: str, name: str, value: Any, key: str | None, as_json: bool) -> None:
     """Send a workflow run a signal that it waits for, or will."""
+    if database.is_remote:
+
+        async def work(client: Client) -> Accepted:
+            return await client.signal(await remote.find_workflow(client, id), name, value, key=key or "")
+
+        sent = remote.call(work)
+        render.show({"id": sent.id, "done": sent.done}, f"{clean(sent.id)}: sent {name!r}", as_json=as_json)
+        return
     _send(database, id, lambda m, found: m.workflows.signal(found, name, value, key=key), f"sent {name!r}", as_json)
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from maos.app import Maos
-from maos.cli import documents, render, words
+from maos.cli import documents, remote, render, words
 from maos.cli.commands import LazyCommand, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import FAILED, note
@@ -21,7 +21,8 @@ from maos.cli.render import Column, Listing, clean, shorten
 from maos.cli.runs import page as run_page
 from maos.cli.runs import plans
 from maos.cli.workflow.page import WORKFLOWS
-from maos.errors import InvalidInput
+from maos.clock import SystemClock
+from maos.errors import InvalidInput, NotFound
 from maos.model.events.workflow import StepStarted, StepUnknown
 from maos.model.plan import BadPlan, Problem, batches
 from maos.model.plan_file import origin
@@ -36,6 +37,10 @@ from maos.views import workflows as views
 from maos.views.workflows import describe
 from maos.workflows import Handle
 from maos.workflows.status import STATUSES, Status
+
+if TYPE_CHECKING:
+    from maos.web.client import Client
+    from maos.web.documents import WorkflowDetails
 
 STEPS_SHOWN_MAX = 40
 RESULT_CHARS = 80
@@ -85,7 +90,14 @@ def list_(database: DatabaseTarget, everything: bool, status: str | None, as_jso
         since_us = None if everything or status else m.clock.now_us() - RECENT_US
         return await views.list_all(m.views.runs, m.views.workflows, status or "", since_us=since_us)
 
-    found = database.read(read)
+    async def read_remotely(client: Client) -> list[WorkflowInfo]:
+        found = await remote.all_of(
+            lambda cursor: client.workflows(status=status or "", limit=remote.PAGE, cursor=cursor), "workflows"
+        )
+        since_us = 0 if everything or status else SystemClock().now_us() - RECENT_US
+        return [each for each in found if each.is_open or each.changed_us >= since_us]
+
+    found = remote.call(read_remotely) if database.is_remote else database.read(read)
     WORKFLOWS.show(found, as_json=as_json, empty=f"no workflow is {status}" if status else "")
 
 
@@ -103,6 +115,9 @@ def show(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> 
         found = await find(m, id)
         return await m.runs.status_of(found) if isinstance(found, Run) else found
 
+    if database.is_remote:
+        _show_remote(id, everything=everything, as_json=as_json)
+        return
     found = database.read(work)
     if isinstance(found, WorkflowRun):
         if as_json:
@@ -116,6 +131,42 @@ def show(database: DatabaseTarget, id: str, everything: bool, as_json: bool) -> 
         documents.show({**run_page.document(found, tasks=True), **info})
     else:
         run_page.show(found, tasks=True, messages=None)
+
+
+def _show_remote(id: str, *, everything: bool, as_json: bool) -> None:
+    """Print a workflow run of a server: of a function with its steps, of a file as `maos status` prints it."""
+
+    async def work(client: Client) -> WorkflowDetails | None:
+        found = await remote.find_workflow(client, id)
+        try:
+            return await client.workflow(found)
+        except NotFound:
+            return None  # the run of a plan file
+
+    found = remote.call(work)
+    if found is None:
+        remote.status(id, as_json=as_json)
+        return
+    if as_json:
+        documents.show(found)
+        return
+    state = (run_page.STATES.get(found.state, found.state), STYLES.get(found.status, "cyan"))
+    render.line((clean(found.id), "bold"), f"  {clean(found.workflow)}  ", state)
+    if found.why:
+        render.line(f"  {clean(found.why)}")
+    names = ("kind", "name", "status", "tries", "result", "error", "at_us", "ended_us")
+    steps = [
+        (each.id, Step(**{name: getattr(each, name) for name in names}, about={"given": each.given}))
+        for each in found.step_list
+    ]
+    _show_steps(steps, everything=everything)
+    for step_id in found.unknown:
+        _show_unknown(found.id, step_id)
+    for step_id, step in steps:
+        if step.status == "started":
+            _show_wait(found.id, step_id, step)
+    if found.status == "completed":
+        render.line(("result: ", "bold green"), render.compact(found.result))
 
 
 def document(run: WorkflowRun) -> documents.Document:
@@ -140,21 +191,11 @@ def _show_page(run: WorkflowRun, *, everything: bool) -> None:
         render.line(f"  {clean(run.why)}{words.by(run.stopped_by)}")
     for name, value in run.published.items():
         render.line((f"  {clean(name)}: ", "dim"), render.compact(value))
-    steps = list(run.steps.items())
-    shown = steps if everything else steps[-STEPS_SHOWN_MAX:]
-    if len(shown) < len(steps):
-        render.line((f"  … {len(steps) - len(shown)} earlier steps; --all shows them", "dim"))
-    if shown:
-        STEPS.table(shown)
+    _show_steps(list(run.steps.items()), everything=everything)
     for step_id in run.unknown:
-        render.line(("unknown: ", "bold red"), f"step {step_id} may or may not have taken effect; look, then")
-        render.line(f"  maos workflow resolve {run.id} {step_id} {OUTCOMES}")
+        _show_unknown(run.id, step_id)
     for step_id, step in run.waiting.items():
-        if step.kind == "gate":
-            render.line(("asks: ", "bold yellow"), clean(step.name))
-            render.line(f"  maos answer {run.id}/{step_id} ANSWER")
-        elif step.kind == "signal":
-            render.line(("waits: ", "bold yellow"), f"maos workflow signal {run.id} {clean(step.name)} [JSON]")
+        _show_wait(run.id, step_id, step)
     show_traceback(run)
     if run.status == "completed":
         show_end(run)
@@ -162,6 +203,27 @@ def _show_page(run: WorkflowRun, *, everything: bool) -> None:
         _show_retry(run)
     elif Status.of(run).needs_resume or run.status == "paused":
         render.line(f"resume with: maos workflow resume {run.id}")
+
+
+def _show_steps(steps: list[tuple[str, Step]], *, everything: bool) -> None:
+    shown = steps if everything else steps[-STEPS_SHOWN_MAX:]
+    if len(shown) < len(steps):
+        render.line((f"  … {len(steps) - len(shown)} earlier steps; --all shows them", "dim"))
+    if shown:
+        STEPS.table(shown)
+
+
+def _show_unknown(id: str, step_id: str) -> None:
+    render.line(("unknown: ", "bold red"), f"step {step_id} may or may not have taken effect; look, then")
+    render.line(f"  maos workflow resolve {id} {step_id} {OUTCOMES}")
+
+
+def _show_wait(id: str, step_id: str, step: Step) -> None:
+    if step.kind == "gate":
+        render.line(("asks: ", "bold yellow"), clean(step.name))
+        render.line(f"  maos answer {id}/{step_id} ANSWER")
+    elif step.kind == "signal":
+        render.line(("waits: ", "bold yellow"), f"maos workflow signal {id} {clean(step.name)} [JSON]")
 
 
 def show_end(run: WorkflowRun) -> None:

@@ -49,7 +49,7 @@ async def create_answer_link(call: Call) -> d.AnswerLink:
     asked = [each for each in await call.m.questions.open(seen=call.seen) if each.ref == call.id]
     if not asked:
         raise NotFound(f"no open question is called {call.id!r:.200}", hint="it may have been answered already")
-    link, code = await call.m.access.offer_answer(asked[0].ref)
+    link, code = await call.m.access.offer_answer(asked[0].ref, expires_s=call.body.expires_s)
     return d.AnswerLink(url=f"/answer?code={code}", expires_us=link.expires_us)
 
 

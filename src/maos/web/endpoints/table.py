@@ -111,7 +111,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _get("/questions", "listQuestions", system.list_questions, d.QuestionList),
     _post("/questions/{id:path}/answer", "answerQuestion", ANSWER, system.answer_question, d.AnswerInfo, r.NewAnswer),
     _post("/questions/{id:path}/links", "createAnswerLink", ANSWER, system.create_answer_link, d.AnswerLink,
-          status=201),
+          r.NewAnswerLink, status=201),
     # state
     _get("/state", "listStates", agents.list_states, d.StateList, r.PageQuery),
     _get("/state/{id:path}/versions", "listVersions", agents.list_versions, d.StateHistoryInfo, r.PageQuery,
