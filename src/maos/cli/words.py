@@ -242,6 +242,14 @@ def next_check(task: TaskState) -> str:
     return shlex.join(gate["command"]) if gate.get("command") else f"an agent reviews: {gate.get('review', '')}"
 
 
+def task_status(task: TaskState) -> str:
+    """The status of a task as people say it: of one whose agent is done, whether it is being checked, or a person is
+    asked."""
+    if task.status != "gated":
+        return str(task.status)
+    return "checking" if next_check(task) else "waiting for you"
+
+
 def of_event(run: Run, type_: str, data: Mapping[str, Any]) -> Iterator[Line]:
     """What there is to say of one event, after the run has it."""
     name = str(data.get("task", ""))

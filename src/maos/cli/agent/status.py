@@ -186,26 +186,38 @@ def show(database: DatabaseTarget, agent: str, full: bool, as_json: bool) -> Non
     Its attempts, what it does and waits for, why it failed and what to do about it, tools whose outcome is unknown,
     its files and checkpoints, and what it cost.
     """
+    found = database.read(on_agent(agent, lambda m, name: m.agents.details(name)))
+    if as_json:
+        documents.show(agent_document(found))
+    else:
+        show_agent(found, full=full)
+
+
+def agent_document(found: AgentDetails) -> documents.Document:
+    """Everything that is known of an agent, for programs."""
     import msgspec
 
-    found = database.read(on_agent(agent, lambda m, name: m.agents.details(name)))
+    newest = found.newest
+    return {
+        **documents.of(found.now),
+        **documents.of(newest, *RECORDED),
+        "tools_open": msgspec.to_builtins(newest.known.unknown),
+        "permissions": msgspec.to_builtins(newest.permissions),
+        "files": documents.of(found.files),
+        "discoveries": [each.data for each in found.discoveries],
+        "state_version": found.state_version,
+        "attempts": [documents.of(each, *ATTEMPT) for each in found.attempts],
+    }
+
+
+def show_agent(found: AgentDetails, *, full: bool = False, to_merge: bool = True) -> None:
+    """Print the page about an agent; `to_merge` is whether its work may be merged."""
     now, newest = found.now, found.newest
-    if as_json:
-        more = {
-            "tools_open": msgspec.to_builtins(newest.known.unknown),
-            "permissions": msgspec.to_builtins(newest.permissions),
-            "files": documents.of(found.files),
-            "discoveries": [each.data for each in found.discoveries],
-            "state_version": found.state_version,
-            "attempts": [documents.of(each, *ATTEMPT) for each in found.attempts],
-        }
-        documents.show({**documents.of(now), **documents.of(newest, *RECORDED), **more})
-        return
     model = f" with {newest.model}" if newest.model else ""
     status = (now.status, STYLES.get(now.status, ""))
     heading = f"  {clean(now.kind)}{clean(model)}  "
     render.line((clean(now.agent), "bold"), heading, status, f" since {render.when(now.since_us)}")
-    for label, text, whole in _rows(found, None if full else SHOWN_MAX):
+    for label, text, whole in _rows(found, None if full else SHOWN_MAX, to_merge=to_merge):
         room = None if full or whole else render.room_for_value(LABEL_WIDTH + 2)
         if text:
             indent = LABEL_WIDTH + 2
@@ -221,7 +233,7 @@ class PageRow(NamedTuple):
     whole: bool = False
 
 
-def _rows(found: AgentDetails, most: int | None) -> Iterator[PageRow]:
+def _rows(found: AgentDetails, most: int | None, *, to_merge: bool) -> Iterator[PageRow]:
     """The page about an agent, with at most so many lines of each list."""
     now, newest = found.now, found.newest
     ended = not now.is_open
@@ -246,7 +258,7 @@ def _rows(found: AgentDetails, most: int | None) -> Iterator[PageRow]:
     yield PageRow("processes", "" if ended else processes)
     yield PageRow("left", _left(now))
     yield PageRow("works in", str(newest.order.get("cwd", "")), whole=True)
-    yield from (PageRow("", line, whole=True) for line in _changes(found))
+    yield from (PageRow("", line, whole=True) for line in _changes(found, to_merge=to_merge))
     state = f"version {found.state_version}: maos state show {now.agent}" if found.state_version else ""
     yield PageRow("state", state, whole=True)
     yield PageRow("session", newest.session if now.kind != "shell" else "")
@@ -286,14 +298,15 @@ def _tools_unknown(newest: Attempt) -> list[str]:
     return [words.tool(each.name, each.input) for each in newest.known.unknown.values()]
 
 
-def _changes(found: AgentDetails) -> list[str]:
+def _changes(found: AgentDetails, *, to_merge: bool = True) -> list[str]:
     """What an agent did to the files."""
     if not found.files:
         return []
     lines = [words.changed(found.files)]
     if not found.now.is_open:
         agent = found.now.agent
-        lines += [f"to look: maos agent diff {agent}", f"to merge them: maos agent merge {agent}"]
+        lines += [f"to look: maos agent diff {agent}"]
+        lines += [f"to merge them: maos agent merge {agent}"] if to_merge else []
     return lines
 
 

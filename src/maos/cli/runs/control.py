@@ -477,7 +477,24 @@ def logs(database: DatabaseTarget, /, id: str, brief: bool, **given: Any) -> int
         return 0
     if target.kind == RUN:
         raise InvalidInput("--attempt and --raw are for one agent", hint=f"name a task: {target.id}/TASK")
-    return forward("maos.cli.agent.live:logs", target.id, **given)
+    code = forward("maos.cli.agent.live:logs", target.id, **given)
+    if target.kind == TASK and not given["raw"]:
+        _print_outcome(database, target, as_json=given["as_json"])
+    return code
+
+
+def _print_outcome(database: DatabaseTarget, target: Target, *, as_json: bool) -> None:
+    """Print what became of a task that is not done although its agent may be: a check failed, or a person is asked."""
+    run = database.read(lambda m: m.runs.get(target.run))
+    task = run.tasks[target.task]
+    if task.status not in ("gated", "failed", "skipped"):
+        return
+    if as_json:
+        documents.show_line({"kind": "task", **page.task_document(task, run)})
+        return
+    why = words.one_line(task.why.strip().partition("\n")[0], None)
+    status = f"{page.TASK_MARKS[task.status]} {clean(task.name)} {words.task_status(task)}"
+    render.line((f"{status}{f': {why}' if why else ''}", "dim"))
 
 
 @json_command("maos attach", "maos attach r-1a2b3c", "maos attach r-1a2b3c/api --json", json=LINES)

@@ -46,10 +46,11 @@ FILES_SHOWN_MAX = 20
 TRACEBACKS_SHOWN_MAX = 5
 RESULT_CHARS_MAX = 4000
 
-_TASK_MARKS = {
+TASK_MARKS = {
     "running": "▶", "gated": "?", "failed": "✗", "waiting": "·", "skipped": "–", "done": "✓",
 }  # fmt: skip
 """In the order in which tasks are shown."""
+_TASK_STYLES = {"running": "green", "gated": "yellow", "failed": "red", "done": "green"}
 
 
 def spoken(status: RunView) -> str:
@@ -214,10 +215,10 @@ def tasks_of(run: Run) -> Listing[TaskState]:
     return Listing(
         "tasks",
         (
-            Column("", lambda each: _TASK_MARKS.get(each.status, "")),
+            Column("", lambda each: TASK_MARKS.get(each.status, "")),
             Column("task", lambda each: each.name, style="bold"),
             Column("agent", agent, yields=2),
-            Column("status", lambda each: each.status),
+            Column("status", words.task_status),
             Column("needs", lambda each: " ".join(each.needs), style="dim", yields=3),
             Column("attempts", lambda each: str(each.attempts or ""), right=True, yields=4),
             Column("took", _took, right=True),
@@ -292,6 +293,19 @@ def show_open(asked: Sequence[Open], others: Sequence[Open] | None = None, *, li
         render.line(("  answer with: ", "dim"), (f"maos answer {clean(id)} {what}", "bold"))
 
 
+def questions_of(status: RunView, task: TaskState) -> list[Open]:
+    """What a task, its agent or a check of its work asks."""
+    from maos.model.run import asked_for
+    from maos.model.run_status import agents_of
+
+    names = {status.run.agent(task.name), *agents_of(status.run, task)}
+    return [
+        each
+        for each in status.questions
+        if asked_for(each.id) == task.name or not names.isdisjoint((each.owner, *each.asked_by))
+    ]
+
+
 # --- the page ----------------------------------------------------------------------------------------------------
 
 
@@ -309,14 +323,13 @@ def show(status: RunView, *, tasks: bool, messages: Sequence[SentMessage] | None
     render.line((bar, "green"), f" {run.progress:>3} %  ", (counts, "dim"))
     for label, text in _fields(status):
         if text:
-            shown = render.wrap(words.one_line(text, None), sys.stdout, indent=" " * LABEL_WIDTH, used=LABEL_WIDTH)
-            render.line((f"  {label:<{LABEL_WIDTH - 2}}", "dim"), shown)
+            _show_field(label, text)
     if status.attempts:
         render.line()
         AGENTS.table(agents_of(status))
     if tasks or len(run.tasks) <= TASKS_BRIEF_MAX:
         render.line()
-        found = sorted(run.tasks.values(), key=lambda each: list(_TASK_MARKS).index(each.status))
+        found = sorted(run.tasks.values(), key=lambda each: list(TASK_MARKS).index(each.status))
         tasks_of(run).table(found, shown_max=TASKS_SHOWN_MAX)
     for task in [each for each in run.tasks.values() if each.traceback][:TRACEBACKS_SHOWN_MAX]:
         render.line()
@@ -328,6 +341,38 @@ def show(status: RunView, *, tasks: bool, messages: Sequence[SentMessage] | None
     if status.questions:
         render.line()
         show_open(status.questions)
+
+
+def show_task(status: RunView, task: TaskState) -> None:
+    """Print the status of a task, why it is so, what can be done, and what is asked about it."""
+    from maos.model.run_status import advice
+
+    run = status.run
+    spoken = words.task_status(task)
+    mark = f"{TASK_MARKS.get(task.status, '')} "
+    render.line(mark, (clean(task.name), "bold"), f" of {run.id}  ", (spoken, _TASK_STYLES.get(task.status, "")))
+    why, *output = task.why.strip().split("\n")
+    fields = [
+        ("why", why),
+        ("to do", advice(run, task) if task.status == "failed" else ""),
+        ("check", words.next_check(task)),
+        ("needs", ", ".join(task.needs) if task.status == "waiting" else ""),
+        ("result", "" if task.attempts else task.result.strip().partition("\n")[0]),
+    ]
+    for label, text in fields:
+        if text:
+            _show_field(label, text)
+        if label == "why" and task.status == "failed":  # else it is the context of a question
+            for line in output[-words.OUTPUT_LINES_MAX :]:
+                render.line(("  │ ", "dim"), words.tidy(line))
+    if task.traceback:
+        render.traceback(task.traceback)
+    show_open(questions_of(status, task))
+
+
+def _show_field(label: str, text: str) -> None:
+    shown = render.wrap(words.one_line(text, None), sys.stdout, indent=" " * LABEL_WIDTH, used=LABEL_WIDTH)
+    render.line((f"  {label:<{LABEL_WIDTH - 2}}", "dim"), shown)
 
 
 def _fields(status: RunView) -> list[tuple[str, str]]:
