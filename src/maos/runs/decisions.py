@@ -7,6 +7,7 @@ the same append, so that they are in the history exactly when the command was ap
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,14 @@ def told_on_retry(run: Run, task: TaskState) -> str:
     if task is run.planner:
         return REVISE.format(why=task.why)
     return f"Your work did not pass a check. Fix the cause, then finish the task.\n\n{task.why}"
+
+
+def told_instead(task: TaskState, number: int) -> str:
+    """What the agent of a task does instead when it is resumed, if a person has changed the text or the command of the
+    task after the attempt of that number; else nothing."""
+    if number > task.edited:
+        return ""
+    return str(task.plan.get("task") or "") or shlex.join(map(str, task.plan.get("command") or ()))
 
 
 def blocked(run: Run, kind: str, outcome: Outcome, now_us: int) -> RunBlocked:

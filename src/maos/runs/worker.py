@@ -235,9 +235,8 @@ class AgentWorker:
         if known is None:
             running = await self._start(run, task, plan, own)
         else:
-            changed: dict[str, Any] = {}
-            if known.number <= task.edited:  # a person has changed it since
-                changed = {"argv": plan.command, "instead": plan.task or shlex.join(plan.command)}
+            instead = decisions.told_instead(task, known.number)
+            changed: dict[str, Any] = {"argv": plan.command, "instead": instead} if instead else {}
             running = await self._attempts.resume(
                 agent,
                 task="" if changed else decisions.told_on_retry(run, task),
