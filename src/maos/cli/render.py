@@ -90,9 +90,14 @@ def terminal() -> bool:
     return sys.stdout.isatty()
 
 
+def drawable(stream: TextIO) -> bool:
+    """Whether a stream is a terminal on which a frame can be drawn."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def coloured(stream: TextIO) -> bool:
     """Whether a stream is a terminal that shows colours."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return drawable(stream) and not os.environ.get("NO_COLOR")
 
 
 def styled(text: str, style: str, stream: TextIO) -> str:

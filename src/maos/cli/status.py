@@ -349,8 +349,8 @@ def answer(database: DatabaseTarget, /, id: str, answer: str, as_json: bool, **g
     """Answer a question.
 
     ID is one that `maos inbox` shows, or a unique prefix. If the question has choices, ANSWER is one of them or its
-    number; gates take yes or no. The first answer counts. It is recorded at once, also while no engine executes the
-    run.
+    number; gates take yes or no, which a reason may follow: 'no, the button is blue'. The first answer counts. It is
+    recorded at once, also while no engine executes the run.
 
     A permission takes yes, no, always or never. Always and never make a rule, which `maos permission list` shows:
     requests that it covers are answered without asking. Requests of several agents for the same are one question.
@@ -358,7 +358,7 @@ def answer(database: DatabaseTarget, /, id: str, answer: str, as_json: bool, **g
     if database.is_remote:
         return remote.answer(id, answer, as_json=as_json, **given)
     how: Any = given
-    permissions.show_given(database.write(lambda m: m.questions.answer(id, answer, **how)), as_json=as_json)
+    permissions.show_given(database.write(lambda m: m.questions.answer(id, answer, typed=True, **how)), as_json=as_json)
     return 0
 
 

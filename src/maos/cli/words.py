@@ -464,6 +464,14 @@ def _rules_of(question: Open, *, typed: bool) -> list[str]:
     return [f"wider:  --pattern '{pattern}' --{scopes}" if pattern else f"wider:  --{scopes}"]
 
 
+def answers(question: Open) -> str:
+    """What stands for the answer in a printed command. No shell executes it as it is: of `yes|no` it would make a
+    pipeline."""
+    if question.kind in ("question", "workflow") and not question.choices:
+        return "<answer>"
+    return f"<{'|'.join(map(shlex.quote, map(clean, question.choices))) or 'yes|no'}>"
+
+
 def choices(question: Open) -> str:
     """The answers to a question of yes or no, as a prompt names them."""
     *first, last = question.choices if question.kind == "permission" else ("yes", "no")

@@ -252,7 +252,7 @@ def _rows(found: AgentDetails, most: int | None, *, to_merge: bool) -> Iterator[
     for asked in newest.permissions.values():
         if asked.is_open:
             yield PageRow("asks", words.tool(asked.tool, asked.input))
-            yield PageRow("", f"maos agent answer {now.agent} {asked.id} yes|no", whole=True)
+            yield PageRow("", f"maos agent answer {now.agent} {asked.id} <yes|no>", whole=True)
     engine = newest.owner
     processes = f"agent {newest.pid}, recorded by {engine.get('pid')} on {engine.get('host')}"
     yield PageRow("processes", "" if ended else processes)

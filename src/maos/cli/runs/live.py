@@ -99,7 +99,7 @@ class LiveView(Observer):
         self._clock = SystemClock()
         self._named = (0, 0)
         """How many tasks there are, and the width of their names."""
-        if not as_json and render.coloured(sys.stdout):
+        if not as_json and render.drawable(sys.stdout):
             from maos.cli.terminal import LiveTerminal
 
             self.terminal = LiveTerminal(complete or (lambda _beginning: ()))
@@ -246,6 +246,7 @@ class LiveView(Observer):
         await self.flush()
         if self.terminal is None:
             await asyncio.to_thread(show)
+            await asyncio.to_thread(sys.stdout.flush)
             return
         with render.console().capture() as printed:
             show()

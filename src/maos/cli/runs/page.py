@@ -283,14 +283,12 @@ def show_open(asked: Sequence[Open], others: Sequence[Open] | None = None, *, li
             render.line((f"  … and {render.many(more, 'more line')} (`maos inbox`, or --json for all)", "dim"))
         if each.kind == "unknown":
             continue  # the command that resolves it is its context
-        is_free = each.kind in ("question", "workflow") and not each.choices
         for text in words.choices_of(each):
             render.line(render.wrap(f"  {text}", sys.stdout, indent=" " * 6))
         if each.default is not None:
             render.line((f"  without an answer by {render.when(each.expires_us)}: ", "dim"), clean(each.default))
         id = short(each, asked, others)
-        what = '"…"' if is_free else "|".join(map(shlex.quote, each.choices)) or "yes|no"
-        render.line(("  answer with: ", "dim"), (f"maos answer {clean(id)} {what}", "bold"))
+        render.line(("  answer with: ", "dim"), (f"maos answer {clean(id)} {words.answers(each)}", "bold"))
 
 
 def questions_of(status: RunView, task: TaskState) -> list[Open]:
@@ -513,6 +511,10 @@ def _advice(run: Run) -> list[str]:
         hint = advice(run, task) if task.status == "failed" else ""
         if hint and len(lines) < DISCOVERIES_SHOWN_MAX:
             lines.append(f"{clean(task.name)}: {clean(hint)}")
+    for asked in run.questions.values() if run.is_open else ():
+        if asked.answer is None:
+            text = words.one_line(asked.question, words.RESULT_WIDTH)
+            lines.append(f"asks: {text}: `maos answer {run.id}/{clean(asked.id)} …`")
     if run.status != "completed":
         lines.append(f"resume with: {resume_command(run)}")
     return lines
