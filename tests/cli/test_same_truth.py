@@ -169,5 +169,7 @@ def test_a_task_is_what_the_run_says_although_its_agent_is_done(
     conflicted = call("status", f"{run}/{other}").stdout
     assert conflicted.startswith(f"? {other} of {run}  waiting for you\n")
     assert f"answer with: maos answer {run}/merge/{other}" in conflicted
+    assert f"the task's worktree, which `maos status {run}/{other}` names" in conflicted
+    assert "works in  " in conflicted
     assert f"? {other} waiting for you" in call("logs", f"{run}/{other}").stdout
     assert re.search(rf"{other} +shell +waiting for you", call("status", run).stdout)

@@ -12,11 +12,11 @@ from maos.cli.render import clean, fold, shorten
 from maos.clock import MICROSECONDS, SystemClock
 from maos.model.failure import TABLE
 from maos.patterns import regex
+from maos.text import command_text, without_escapes
 from maos.text import cost as cost
 from maos.text import duration as duration
 from maos.text import money as money
 from maos.text import one_line as one_line
-from maos.text import without_escapes
 
 if TYPE_CHECKING:
     from maos.backup.service import BackupStatus
@@ -239,7 +239,7 @@ def next_check(task: TaskState) -> str:
         return "" if task.conflict else "its work is merged"
     if gate.get("person"):
         return ""
-    return shlex.join(gate["command"]) if gate.get("command") else f"an agent reviews: {gate.get('review', '')}"
+    return command_text(gate["command"]) if gate.get("command") else f"an agent reviews: {gate.get('review', '')}"
 
 
 def task_status(task: TaskState) -> str:

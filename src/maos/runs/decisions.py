@@ -73,7 +73,7 @@ LIMIT_S_MAX = 40 * 86_400.0
 MERGE_AGAIN, BY_TASK_AGENT, GIVE_UP = "retry", "agent", "give up"
 """How a person can have a merge conflict resolved, beside choosing a side."""
 CHOICES = {
-    MERGE_AGAIN: "merge again, after you have changed files in the task's worktree",
+    MERGE_AGAIN: "merge again, after you have changed files in the task's worktree, which `maos status {task}` names",
     OWN: "take these files as this task left them; what the others changed in them is dropped",
     OTHERS: "keep these files as the others left them; what this task changed in them is dropped",
     BY_TASK_AGENT: "let the task's agent merge both sides",
@@ -264,7 +264,7 @@ def _has_agent(task: TaskState) -> bool:
     return not task.plan.get("command")
 
 
-def conflict_question(task: TaskState, now_us: int) -> QuestionAsked:
+def conflict_question(run: Run, task: TaskState, now_us: int) -> QuestionAsked:
     """What a person is asked. Where it was not the files that were in the way, choosing between them means nothing."""
     choices = (
         [each for each in CHOICES if each != BY_TASK_AGENT or _has_agent(task)]
@@ -279,7 +279,7 @@ def conflict_question(task: TaskState, now_us: int) -> QuestionAsked:
         id=task.asks,
         question=f"The work of {task.name} cannot be merged ({why}). What is to be done?",
         choices=choices,
-        meanings=[CHOICES[each] for each in choices],
+        meanings=[CHOICES[each].format(task=f"{run.id}/{task.name}") for each in choices],
         asked_by=[],
         context="\n".join([*([explained] if explained else files), f"The task's work is commit {task.commit}."]),
         at_us=now_us,

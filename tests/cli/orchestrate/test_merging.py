@@ -69,7 +69,7 @@ def test_a_run_becomes_commits_of_its_tasks_on_a_branch_and_a_pull_request(
 def test_what_tasks_changed_is_shown_one_by_one(run: str, call: Call) -> None:
     stat = call("diff", run, "--stat").stdout.splitlines()
     assert [line.split(" ", 1)[1] for line in stat if line and line[0] != " "][1] == (
-        "b: sh -c 'echo 2 > b.txt; echo more >> readme.txt'"
+        "b: echo 2 > b.txt; echo more >> readme.txt"
     )
     assert stat[1:3] == ["  a.txt     1 +", "  1 file changed, +1 -0"]
     assert call("diff", run, "--name-only").stdout.split() == ["a.txt", "b.txt", "readme.txt"]
@@ -112,7 +112,7 @@ def test_a_check_that_fails_says_which_and_a_command_is_not_tried_again(
     assert done.returncode == 9
     lines = done.stdout.splitlines()
     at = next(number for number, line in enumerate(lines) if "✗ failed" in line)
-    assert lines[at].startswith("a  ✗ failed: check `sh -c 'echo looking;")
+    assert lines[at].startswith("a  ✗ failed: check `echo looking;")
     assert lines[at].endswith("failed: exit code 3")
     assert lines[at + 1 : at + 3] == ["a    │ looking", "a    │ expected 13"]
     assert done.stdout.count("▸ started") == 1
