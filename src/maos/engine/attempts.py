@@ -245,6 +245,7 @@ class Attempts(AttemptReader):
                 base=options.get("base"),
                 include_uncommitted=options.get("include_uncommitted", False)
                 or (not run and self.settings.values.workspace.include_uncommitted),
+                **self.kept_files(),
             )
         time_limit_s = options.get("time_limit_s", TIME_LIMIT_S)
         passed_on = self._given(wanted.names)
@@ -425,6 +426,11 @@ class Attempts(AttemptReader):
         return await self._watch(live)
 
     # --- asking ----------------------------------------------------------------------------------------------
+
+    def kept_files(self) -> dict[str, Any]:
+        """Which files the checkpoints of new workspaces keep, as the settings say."""
+        wanted = self.settings.values.workspace
+        return {"file_bytes_max": wanted.file_bytes_max, "keep_ignored": wanted.keep_ignored}
 
     async def words_on_resume(self, agent: str, then: str = "", *, instead: str = "") -> str:
         """The prompt that an agent would get if it was resumed now, as far as is recorded; nothing is changed.
