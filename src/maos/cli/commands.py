@@ -70,6 +70,10 @@ class OptionalValue(click.Option):
     """An option with a value that can be left out, `--option` or `--option=VALUE`: what follows it is an argument.
     Without a value it is empty."""
 
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        return record and (record[0].replace(" [=", "[="), record[1])
+
 
 class LazyCommand(_WithExamples):
     """A command whose help ends with examples; what it returns is its exit code."""

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LABEL_WIDTH = 12
+TIME_LEAST = len("today 12:00:00")
+"""Characters of a time: less says nothing."""
 SHOWN_MAX = 10
 ABILITIES = ("resume", "steer", "cost", "mcp", "permission")
 ENDINGS = {AgentState.DONE: "good", AgentState.FAILED: "bad"}
@@ -83,11 +85,11 @@ AGENTS: Listing[AgentStatus] = Listing(
         Column("agent", lambda each: each.agent, style="bold"),
         Column("kind", lambda each: each.kind, yields=1),
         Column("status", lambda each: each.status),
-        Column("since", lambda each: render.when(each.since_us), yields=2),
-        Column("cost", words.cost, right=True),
-        Column("tokens", _tokens, right=True),
-        Column("left", _left, yields=2),
-        Column("doing", _doing, style="dim", yields=3),
+        Column("since", lambda each: render.when(each.since_us), yields=4, least=TIME_LEAST),
+        Column("cost", words.cost, right=True, yields=2),
+        Column("tokens", _tokens, right=True, yields=3),
+        Column("left", _left, yields=4),
+        Column("doing", _doing, style="dim", yields=5),
     ),
 )
 

@@ -544,13 +544,18 @@ async def _find(m: Maos, id: str) -> Target:
         raise
 
 
+def _spoken(status: str) -> str:
+    """The status of a task, or the answer to a question, as people say it."""
+    return "checking" if status == "gated" else status or "-"
+
+
 def _changed(noun: str) -> Listing[ChangedField]:
     return Listing(
         f"{noun}s",
         (
-            Column(noun, lambda each: each.name, style="bold", yields=1),
-            Column("before", lambda each: each.before or "-"),
-            Column("after", lambda each: each.after or "-"),
+            Column(noun, lambda each: each.name, style="bold"),
+            Column("before", lambda each: _spoken(each.before), yields=1),
+            Column("after", lambda each: _spoken(each.after), yields=1),
             Column("said before", lambda each: words.one_line(each.said_before, 80), style="dim", yields=3),
             Column("says after", lambda each: words.one_line(each.said_after, 80), style="dim", yields=2),
         ),

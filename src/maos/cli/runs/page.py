@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from maos.cli import render, words
-from maos.cli.agent.status import AGENTS, code_of
+from maos.cli.agent.status import AGENTS, TIME_LEAST, code_of
 from maos.cli.documents import Document, of, time
 from maos.cli.failures import LIMIT_REACHED, NEEDS_PERSON, STOPPED
 from maos.cli.render import Column, Listing, clean
@@ -183,17 +183,17 @@ RUNS: Listing[RunView] = Listing(
     (
         Column("id", lambda each: each.run.id, style="bold"),
         Column("status", lambda each: spoken(each) + ("" if each.permanent is None else ", pinned")),
-        Column("done", lambda each: f"{each.run.progress} %", right=True, yields=4),
-        Column("tasks", lambda each: f"{each.run.done}/{len(each.run.tasks)}", right=True),
-        Column("cost", lambda each: words.cost(each.spent), right=True),
-        Column("left", lambda each: words.left(each.left) if each.run.is_open else "", yields=1),
-        Column("started", lambda each: render.when(each.run.created_us)),
-        Column("request", lambda each: words.one_line(each.run.request, 60), yields=2, least=TEXT_LEAST),
+        Column("done", lambda each: f"{each.run.progress} %", right=True, yields=6),
+        Column("tasks", lambda each: f"{each.run.done}/{len(each.run.tasks)}", right=True, yields=1),
+        Column("cost", lambda each: words.cost(each.spent), right=True, yields=2),
+        Column("left", lambda each: words.left(each.left) if each.run.is_open else "", yields=3),
+        Column("started", lambda each: render.when(each.run.created_us), yields=2, least=TIME_LEAST),
+        Column("request", lambda each: words.one_line(each.run.request, 60), yields=4, least=TEXT_LEAST),
         Column(
             "doing",
             lambda each: words.one_line(each.now.error or each.now.activity, 80),
             style="dim",
-            yields=3,
+            yields=5,
             least=TEXT_LEAST,
         ),
     ),
@@ -217,13 +217,13 @@ def tasks_of(run: Run) -> Listing[TaskState]:
         (
             Column("", lambda each: TASK_MARKS.get(each.status, "")),
             Column("task", lambda each: each.name, style="bold"),
-            Column("agent", agent, yields=2),
-            Column("status", words.task_status),
-            Column("needs", lambda each: " ".join(each.needs), style="dim", yields=3),
-            Column("attempts", lambda each: str(each.attempts or ""), right=True, yields=4),
-            Column("took", _took, right=True),
-            Column("cost", words.cost, right=True),
-            Column("result", result, style="dim", yields=1, least=TEXT_LEAST),
+            Column("agent", agent, yields=4),
+            Column("status", words.task_status, yields=1),
+            Column("needs", lambda each: " ".join(each.needs), style="dim", yields=5),
+            Column("attempts", lambda each: str(each.attempts or ""), right=True, yields=6),
+            Column("took", _took, right=True, yields=2),
+            Column("cost", words.cost, right=True, yields=2),
+            Column("result", result, style="dim", yields=3, least=TEXT_LEAST),
         ),
     )
 
