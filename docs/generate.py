@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import inspect
 import json
 import re
@@ -343,22 +344,31 @@ def python_api() -> str:
         for file, names in sources:
             module = ast.parse((SOURCE / file).read_text())
             for name in names:
-                lines += _thing(module, Path(file).stem, name)
+                lines += _thing(module, file, name)
     return "\n".join(lines).rstrip() + "\n"
 
 
-PREFIXES = {"definition": "maos", "api": "maos.workflows", "steps": "maos.workflows"}
-"""What the functions of a module are called by those who use them, where it is not the module's own name."""
+PACKAGES = {"workflows/steps.py": "maos.workflows"}
+"""Where the functions of a file are imported from, where that is not its own module."""
 
 
-def _thing(module: ast.Module, module_name: str, name: str) -> list[str]:
+def _public_path(file: str, name: str) -> str:
+    """What a function is called by those who use it: by its module and its name, or by its name in `maos` itself."""
+    parts = (Path(file).parent if file.endswith("__init__.py") else Path(file).with_suffix("")).parts
+    package = "maos" if name in EXPORTED else PACKAGES.get(file) or ".".join(("maos", *parts))
+    if not hasattr(importlib.import_module(package), name):
+        raise SystemExit(f"docs/generate.py: there is no {package}.{name}")
+    return f"{package}.{name}"
+
+
+def _thing(module: ast.Module, file: str, name: str) -> list[str]:
     for index, node in enumerate(module.body):
         if _is_overload(node):
             continue
         if isinstance(node, ast.ClassDef) and node.name == name:
             return _class(node)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
-            whole = f"{PREFIXES.get(module_name, module_name)}.{name}"
+            whole = _public_path(file, name)
             return [f"### {whole}", "", *_code(_call(node, whole)), *_prose(ast.get_docstring(node))]
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
             return [f"### maos.{name}", "", *_prose(_text_after(module.body, index))]

@@ -7,7 +7,9 @@ without_escapes("a\\x1b[31mb")   ab: colours and other escape sequences are remo
 from __future__ import annotations
 
 import re
+import shlex
 import unicodedata
+from collections.abc import Sequence
 from typing import Protocol
 
 from maos.patterns import regex
@@ -19,6 +21,7 @@ _ESCAPES = regex(
     r"|(?:\x1b[PX^_]|[\x90\x98\x9e\x9f])[^\x1b\x9c]*(?:\x1b\\|\x9c)"  # strings for devices
     r"|\x1b[ -/]*[0-~]"
 )
+SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh")
 _CUT = regex(r" … \[(\d[\d,]{0,20}) more characters\]\Z")
 _SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_[]<>|#"})
 _JOINED = regex(r"([@#])(?=\w)")
@@ -67,6 +70,13 @@ def one_line(text: str, width: int | None) -> str:
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------
+
+
+def command_text(argv: Sequence[str]) -> str:
+    """A command as people say it: the script of `sh -c` itself, and any other as it is typed in a shell."""
+    words = [str(each) for each in argv]
+    is_script = len(words) == 3 and words[1] == "-c" and words[0].rpartition("/")[2] in SHELLS
+    return words[2].strip() if is_script else shlex.join(words)
 
 
 def duration(seconds: float) -> str:

@@ -142,11 +142,11 @@ def run() -> Run:
 
 
 class Terminal:
-    """A command with a person in front of it: all three streams are a terminal of 100 columns."""
+    """A command with a person in front of it: all three streams are a terminal, of 100 columns by default."""
 
-    def __init__(self, *args: str, command: Sequence[str] = ("-m", "maos")) -> None:
+    def __init__(self, *args: str, command: Sequence[str] = ("-m", "maos"), columns: int = COLUMNS) -> None:
         self._ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, columns, 0, 0))
         environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         self._process = subprocess.Popen(
             [sys.executable, *command, *args],
@@ -155,7 +155,7 @@ class Terminal:
         )  # fmt: skip
         os.close(theirs)
         self.text = ""
-        self._screen = pyte.Screen(COLUMNS, LINES)
+        self._screen = pyte.Screen(columns, LINES)
         self._stream = pyte.Stream(self._screen)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
@@ -245,8 +245,8 @@ def terminal() -> Iterator[Callable[..., Terminal]]:
     """Start a command on a terminal."""
     opened: list[Terminal] = []
 
-    def start(*args: str) -> Terminal:
-        opened.append(Terminal(*args))
+    def start(*args: str, columns: int = COLUMNS) -> Terminal:
+        opened.append(Terminal(*args, columns=columns))
         return opened[-1]
 
     yield start

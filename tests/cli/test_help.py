@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 import maos
 from maos.cli.commands import LazyGroup
@@ -41,6 +42,11 @@ def test_the_help_is_as_recorded(
     result = invoke(*path, "--help")
     assert result.exit_code == 0
     golden(f"cli/{'-'.join(('maos', *path))}.txt", result.stdout)
+
+
+def test_no_summary_is_cut_on_an_ordinary_terminal(no_db: Path, invoke: Invoke) -> None:
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(program, ["--help"], terminal_width=80)
+    assert [line for line in result.stdout.splitlines()[1:] if line.endswith(("...", "…"))] == []
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=lambda path: "-".join(path) or "maos")

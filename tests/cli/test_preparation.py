@@ -112,3 +112,39 @@ def test_a_type_of_the_project_names_no_commands_and_a_type_of_the_person_does(
     (project / ".maos" / "agents" / "builder.md").unlink()
     write(tmp_path / "config" / "maos" / "agents" / "builder.md", text)
     assert run("run", "-f", str(file), "--auto").returncode == 0
+
+
+def test_uncommitted_changes_are_included_by_patterns(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an option, whose value can be left out, and as a setting; the option takes precedence."""
+    for name in ("a.py", "b.py", "b.txt"):
+        write(project / name, f"my {name}\n")
+    show = ("--", "sh", "-c", "cat *.py *.txt; :")
+
+    def seen(*given: str) -> str:
+        return run("agent", "run", *given, *show).stdout
+
+    assert "my" not in seen()
+    assert seen("--include-uncommitted") == "my a.py\nmy b.py\nmy b.txt\n"
+    assert seen("--include-uncommitted=b.*") == "1\nmy b.py\nmy b.txt\n"
+    assert seen("--include-uncommitted=a.py", "--include-uncommitted=b.txt") == "my a.py\nmy b.txt\n"
+    monkeypatch.setenv("MAOS_WORKSPACE_INCLUDE_UNCOMMITTED", "*.txt b.py")
+    assert seen() == "1\nmy b.py\nmy b.txt\n"
+    assert seen("--include-uncommitted=a.py") == "my a.py\n"
+    monkeypatch.setenv("MAOS_WORKSPACE_INCLUDE_UNCOMMITTED", "no")
+    file = plan(project, "cat *.py")
+    done = run("run", "--auto", "--include-uncommitted", "-f", str(file), "--json")
+    assert json.loads(done.stdout.splitlines()[-1])["tasks"][0]["result"] == "my b.py"
+
+
+def test_the_settings_say_what_checkpoints_keep(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAOS_WORKSPACE_KEEP_IGNORED", "kept/*.cfg *.log")
+    monkeypatch.setenv("MAOS_WORKSPACE_FILE_BYTES_MAX", "1000")
+    write(project / ".gitignore", "*.cfg\n")
+    make = (
+        "mkdir kept; echo 1 > kept/a.cfg; echo 2 > b.cfg; head -c 1001 /dev/zero > large; head -c 999 /dev/zero > small"
+    )
+    done = run("run", "-f", str(plan(project, make)), "--auto", "--include-uncommitted=.gitignore", "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert {each["path"] for each in summary["files"]} == {"kept/a.cfg", "small"}
+    assert run("agent", "diff", f"{summary['run']}.one", "--name-only").stdout.split() == ["kept/a.cfg", "small"]

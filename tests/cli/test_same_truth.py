@@ -1,8 +1,10 @@
-"""An engine is killed: every command, every --json, the check of the documentation and the SQL views say the same."""
+"""Every command, every --json, the check of the documentation and the SQL views say the same: of what was interrupted,
+and of tasks that are not done although their agents are."""
 
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +17,9 @@ import apsw
 import asyncpg
 import pytest
 
+from tests.cli.agent.conftest import Call, Start, call, here, start  # noqa: F401
 from tests.cli.conftest import Invoke
+from tests.cli.orchestrate.conftest import Plan, plan, repository  # noqa: F401
 from tests.engine.test_what_survives import holder_of
 
 WAIT_S_MAX = 60
@@ -132,3 +136,40 @@ def test_an_interrupted_run_agent_and_workflow_run_are_interrupted_everywhere(ki
     wait_until(lambda: query(killed, VIEWS[0]) == [("interrupted",)])
     wait_until(lambda: [(id, bool(held)) for id, held in query(killed, VIEWS[1])] == [
         ("alone", False), (f"{run}.first", False)])  # fmt: skip
+
+
+def test_a_task_is_what_the_run_says_although_its_agent_is_done(
+    repository: Path,  # noqa: F811
+    plan: Plan,  # noqa: F811
+    call: Call,  # noqa: F811
+    start: Start,  # noqa: F811
+) -> None:
+    """One task fails its check, another one cannot be merged: the agents of both are done."""
+    checked = {"command": ["sh", "-c", "echo x > b.txt"], "gates": [{"command": ["sh", "-c", "echo no y; exit 3"]}]}
+    path = plan(work=checked, one="echo one > readme.txt", two="echo two > readme.txt")
+    engine = start("run", "-f", str(path), "--auto")
+    engine.wait_for("cannot be merged")
+    engine.wait_for("work  ✗ failed")
+    engine.kill()
+    (run,) = [each["id"] for each in json.loads(call("ps", "--json").stdout)["runs"]]
+    of_run = {each["task"]: each for each in json.loads(call("status", run, "--tasks", "--json").stdout)["tasks"]}
+    (other,) = [name for name, each in of_run.items() if each["status"] == "gated"]
+    for name in ("work", other):
+        found = json.loads(call("status", f"{run}/{name}", "--json").stdout)
+        assert {field: found[field] for field in of_run[name]} == of_run[name]
+        assert found["details"]["status"] == "done"
+        assert json.loads(call("logs", f"{run}/{name}", "--json").stdout.splitlines()[-1])["status"] == found["status"]
+    failed = call("status", f"{run}/work").stdout
+    assert failed.startswith(f"✗ work of {run}  failed\n")
+    assert "failed: exit code 3" in failed
+    assert "│ no y" in failed
+    assert f"maos retry {run}/work" in failed
+    assert "agent merge" not in failed
+    assert "✗ work failed: check" in call("logs", f"{run}/work").stdout
+    conflicted = call("status", f"{run}/{other}").stdout
+    assert conflicted.startswith(f"? {other} of {run}  waiting for you\n")
+    assert f"answer with: maos answer {run}/merge/{other}" in conflicted
+    assert f"the task's worktree, which `maos status {run}/{other}` names" in conflicted
+    assert "works in  " in conflicted
+    assert f"? {other} waiting for you" in call("logs", f"{run}/{other}").stdout
+    assert re.search(rf"{other} +shell +waiting for you", call("status", run).stdout)

@@ -1,11 +1,15 @@
 """What a person reads steers neither their terminal nor a page; numbers read as people say them."""
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from maos.cli import words
 from maos.cli.render import Column, choose_columns, fold
 from maos.cli.words import task_of
-from maos.text import clean, code, code_block, markdown, one_line, unlinked, without_escapes
+from maos.model.question import Open
+from maos.text import clean, code, code_block, command_text, markdown, one_line, unlinked, without_escapes
 
 
 @pytest.mark.parametrize(
@@ -95,3 +99,26 @@ def test_a_text_keeps_enough_to_say_something_and_others_are_left_out_first() ->
 )  # fmt: skip
 def test_an_agent_is_shown_as_its_task_in_every_branch_of_a_run(agent: str, task: str) -> None:
     assert task_of("r-1", agent) == task
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["sh", "-c", "sed -i 's/a/b/' x"], "sed -i 's/a/b/' x"),
+        (["/bin/bash", "-c", " make test\n"], "make test"),
+        (["sh", "-ec", "make 'a b'"], """sh -ec 'make '"'"'a b'"'"''"""),
+        (["sh", "-c", "echo $1", "sh", "x"], "sh -c 'echo $1' sh x"),
+        (["grep", "-q", "a b"], "grep -q 'a b'"),
+        ([], ""),
+    ],
+)
+def test_a_script_of_a_shell_is_said_without_its_shell(argv: list[str], said: str) -> None:
+    assert command_text(argv) == said
+
+
+def test_no_shell_executes_what_stands_for_an_answer(tmp_path: Path) -> None:
+    gate = Open("r-1", "gate/a", "gate", "Good?")
+    for asked in (gate, gate._replace(kind="question"), gate._replace(kind="question", choices=("give up", "a"))):
+        typed = f"touch {tmp_path}/x {words.answers(asked)}\n"
+        assert subprocess.run(["bash", "-s"], input=typed, text=True, capture_output=True).returncode == 2
+    assert list(tmp_path.iterdir()) == []

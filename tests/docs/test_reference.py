@@ -135,3 +135,11 @@ def test_states_are_those_of_the_code() -> None:
         meanings, _, transitions = part.partition("| from | to |")
         assert sorted(re.findall(r"^\| `(\w+)` \|", meanings, re.MULTILINE)) == sorted(names), title
         assert not transitions or set(re.findall(r"`(\w+)`", transitions)) == set(names)
+
+
+def test_functions_are_named_by_the_path_that_they_are_imported_from() -> None:
+    """Not by their files, such as `__init__.sleep` or `app.restore`."""
+    headings = re.findall(r"^### (\S+)$", (REFERENCE / "python-api.md").read_text(), re.MULTILINE)
+    called = [each.rpartition(".") for each in headings if "." in each and not each.startswith("m.")]
+    assert {"maos.restore", "maos.connect", "maos.workflows.sleep"} <= {f"{path}.{name}" for path, _, name in called}
+    assert [path for path, _, name in called if not hasattr(importlib.import_module(path), name)] == []

@@ -1,4 +1,5 @@
-"""What a dry run says of an interrupted agent is what it is then told, word for word, with the real Claude Code."""
+"""What a dry run says of an interrupted agent is what it is then told, word for word: with the real Claude Code, and of
+a command that a person has changed."""
 
 import asyncio
 import os
@@ -86,3 +87,19 @@ async def test_a_dry_run_foresees_the_exact_words(m: Maos, attempts: Attempts, t
     told = await attempts.get(agent)
     assert (told.number, told.order["task"]) == (2, foreseen["a"].words)
     assert (tmp_path / "effects").read_text() == "once\n"
+
+
+async def test_a_dry_run_foresees_what_a_person_has_changed(m: Maos, tmp_path: Path) -> None:
+    tasks = [Task(name="a", command=["sh", "-c", "exit 3"]), Task(name="b", task="as text", command=["false"])]
+    run = await m.runs.create(Plan(tasks=tasks), folder=tmp_path, options={"in_place": True})
+    run = await m.runs.execute(run.id)
+    await m.runs.retry(run.id, tasks=["a"], command=["echo", "it is", "changed"])
+    await m.runs.retry(run.id, tasks=["b"], command=["true"])
+    run = await m.runs.get(run.id)
+    foreseen = {each.task: each.words for each in await m.runs.preview(run)}
+    assert foreseen == {"a": "echo 'it is' changed", "b": "as text"}
+    await m.runs.resume(run.id)
+    run = await m.runs.execute(run.id)
+    assert run.status == "completed"
+    told = {name: (await m.agents.get(f"{run.id}.{name}")).order["task"] for name in run.tasks}
+    assert told == foreseen

@@ -37,7 +37,7 @@ ON = "store, project/FOLDER, run/ID or agent/NAME"
     ],
 )
 def access() -> None:
-    """Decide who may do what with the store, a project, a run or an agent.
+    """Decide who may do what with projects, runs and agents.
 
     What is not granted is denied. A token has what it was created with (`maos token create --role ROLE --on WHAT`), and
     what it was granted since. An agent has its own run, by its tools. A person who opens the database itself has all of

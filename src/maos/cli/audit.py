@@ -28,7 +28,7 @@ OUTCOMES = ("allowed", "denied", "unauthenticated")
     examples=["maos audit list --outcome denied", "maos audit verify", "maos audit export --since 4w > audit.jsonl"],
 )
 def audit() -> None:
-    """See who read or did what over HTTP, and whether that was altered.
+    """See who read or did what over HTTP, and verify that.
 
     An act is recorded before it is executed, and the first read of an agent's output before it is answered. `maos
     serve` signs how far the audit reaches every minute, beside the backup (backup.to).

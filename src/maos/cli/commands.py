@@ -66,10 +66,20 @@ class _WithExamples(click.Command):
                 formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
 
 
+class OptionalValue(click.Option):
+    """An option with a value that can be left out, `--option` or `--option=VALUE`: what follows it is an argument.
+    Without a value it is empty."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        return record and (record[0].replace(" [=", "[="), record[1])
+
+
 class LazyCommand(_WithExamples):
     """A command whose help ends with examples; what it returns is its exit code."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        args = self._with_values(args)
         if any(isinstance(each, click.Argument) and each.type is VERSION for each in self.params):
             args = self._with_versions(args)
         try:
@@ -86,10 +96,25 @@ class LazyCommand(_WithExamples):
         if code:
             ctx.exit(code)
 
+    def _with_values(self, args: list[str]) -> list[str]:
+        """Give options whose value was left out an empty one: click would take the next argument for it."""
+        alone = {name for each in self.params if isinstance(each, OptionalValue) for name in each.opts}
+        if not alone:
+            return args
+        valued, end = self._valued() - alone, args.index("--") if "--" in args else len(args)
+        return [
+            f"{arg}=" if arg in alone and index < end and not (index and args[index - 1] in valued) else arg
+            for index, arg in enumerate(args)
+        ]
+
+    def _valued(self) -> set[str]:
+        """The names of options that have a value."""
+        options = [each for each in self.params if isinstance(each, click.Option) and not each.is_flag]
+        return {name for each in options for name in each.opts}
+
     def _with_versions(self, args: list[str]) -> list[str]:
         """Replace a version such as `-2` by `newest-2`: click would read it as an option."""
-        valued = {name for each in self.params if isinstance(each, click.Option) and not each.is_flag
-                  for name in each.opts}  # fmt: skip
+        valued = self._valued()
         result: list[str] = []
         for index, arg in enumerate(args):
             if arg == "--":
@@ -206,7 +231,8 @@ workspace_options = options(
                  "all agents that need the same. Can be repeated."),
     click.option("--copy-ignored", multiple=True, metavar="PATTERN",
                  help="Ignored files that workspaces get copies of, such as .env; none by default. Can be repeated."),
-    click.option("--include-uncommitted", is_flag=True, help="Start with your uncommitted changes."),
+    click.option("--include-uncommitted", cls=OptionalValue, multiple=True, metavar="[=PATTERN]",
+                 help="Start with your uncommitted changes, or with those of files that match; can be repeated."),
     click.option("--env", multiple=True, metavar="NAME[=VALUE]",
                  help="A variable for the agents: NAME passes yours on, and is the way for secrets. Can be repeated; "
                  "they get no others."),
@@ -222,7 +248,7 @@ def workspace_given(given: Mapping[str, Any]) -> dict[str, Any]:
     found = {
         "setup": split_commands("--setup", given["setup"]),
         "copy_ignored": list(given["copy_ignored"]),
-        "include_uncommitted": given["include_uncommitted"],
+        "include_uncommitted": "" in given["include_uncommitted"] or list(given["include_uncommitted"]),
         "env": list(given["env"]),
         "project_settings": list(given["project_settings"]),
     }

@@ -357,7 +357,7 @@ def _show_questions(asked: list[QuestionInfo]) -> None:
     for each in asked:
         render.line(("? ", "bold yellow"), (clean(each.owner), "bold"), f" asks: {words.one_line(each.text, 200)}")
         choices = "|".join(each.choices) or ("yes|no" if each.kind in ("gate", "permission", "plan") else "…")
-        render.line(("  answer with: ", "dim"), f"maos answer {clean(each.ref)} {clean(choices)}")
+        render.line(("  answer with: ", "dim"), f"maos answer {clean(each.ref)} <{clean(choices)}>")
 
 
 def _show(document: Any) -> None:

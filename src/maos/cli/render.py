@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Generic, TextIO, TypeVar
 
 from maos.cli import documents
 from maos.clock import SystemClock, to_datetime
+from maos.patterns import regex
 from maos.text import clean as clean
 from maos.text import shorten as shorten
 from maos.tuples import NamedTuple
@@ -44,8 +45,11 @@ TRACEBACK_LINES_MAX = 30
 RUN_SHOWN_MAX = 5  # lines for entries of one list that came or went together
 YIELDING_MIN = 8  # characters that a column keeps as long as another one can be cut
 VALUE_WIDTH = 70  # of a value when the output has no width
+INDENT = 2  # of what follows the first line of a text, below that
 CONTEXT_CHARS = 12  # shown before the first difference of two long values
 
+_WORDS = regex(r"(?:(?<=: )maos (?:(?!; ).)*;?|(?:`[^`]*`|[^\s`]|`)+)\s*")
+"""Words of a line: a command, after a colon or in backticks, is one."""
 _STYLES = {"found": "bold yellow", "warning": "yellow", "bad": "red", "good": "green"}
 """Styles by what they mean; others are Rich's own."""
 
@@ -91,9 +95,14 @@ def terminal() -> bool:
     return sys.stdout.isatty()
 
 
+def drawable(stream: TextIO) -> bool:
+    """Whether a stream is a terminal on which a frame can be drawn."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def coloured(stream: TextIO) -> bool:
     """Whether a stream is a terminal that shows colours."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return drawable(stream) and not os.environ.get("NO_COLOR")
 
 
 def styled(text: str, style: str, stream: TextIO) -> str:
@@ -122,14 +131,43 @@ def console() -> Console:
 
 
 def line(*parts: str | Part) -> None:
-    """One line; long ones are left to the terminal to wrap."""
+    """One line; on a terminal that is too narrow for it, several that end between words. A command is not broken: the
+    terminal wraps it, and it can be copied."""
     pairs = [(part, "") if isinstance(part, str) else part for part in parts]
     if not terminal():
         sys.stdout.write("".join(text for text, _style in pairs) + "\n")
         return
     from rich.text import Text
 
-    console().print(Text.assemble(*pairs), soft_wrap=True)
+    width = console().width
+    for each in Text.assemble(*pairs).split("\n", allow_blank=True):
+        breaks = _breaks(each.plain, width)
+        for number, part in enumerate(each.divide(breaks)):
+            if number < len(breaks):
+                part.rstrip()
+            indent = " " * _indent(each.plain, width) if number else ""
+            console().print(Text.assemble(indent, part), soft_wrap=True)
+
+
+def _breaks(text: str, width: int) -> list[int]:
+    """Where a line is broken so that each part fits a width, with an indent before all but the first."""
+    from rich.cells import cell_len
+
+    if cell_len(text) <= width:
+        return []
+    found: list[int] = []
+    room = width
+    for word in _WORDS.finditer(text):
+        begin = found[-1] if found else 0
+        if text[begin : word.start()].strip() and cell_len(text[begin : word.end()].rstrip()) > room:
+            found.append(word.start())
+            room = width - _indent(text, width)
+    return found
+
+
+def _indent(text: str, width: int) -> int:
+    """How far the parts of a broken line are indented that follow its first."""
+    return min(len(text) - len(text.lstrip()) + INDENT, width // 4)
 
 
 def show(document: documents.Document, *parts: str | Part, as_json: bool) -> None:
@@ -161,7 +199,8 @@ class Column(NamedTuple, Generic[T]):
     right: bool = False
     style: str = ""
     yields: int = 0
-    """Whether it may be cut, or left out, when the terminal is narrow; the highest number first."""
+    """Whether it may be cut, or left out, when the terminal is narrow; the highest number first. What a row is called
+    does not yield: a name is what people type."""
     least: int = 0
     """To how many characters it is cut at most; others are left out before it is cut to fewer."""
 

@@ -48,7 +48,7 @@ USAGE: Listing[StreamUsage] = Listing(
 @click.option("--since", type=WHEN, help="From a time on: ISO 8601, or 2h, 3d ago.  [default: 7d]")
 @click.option("--prometheus", is_flag=True, help="Print what runs now in the text format of Prometheus instead.")
 def stats(database: DatabaseTarget, since: int | None, prometheus: bool, as_json: bool) -> None:
-    """Show figures: growth, agents and models compared, what is unusual.
+    """Show figures: growth, agents and models, what is unusual.
 
     Everything is computed from the journal. Attempts and runs count if something of them was recorded in the time.
     """

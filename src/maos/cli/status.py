@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maos.cli import commands, documents, permissions, remote, render, words
-from maos.cli.agent.status import AGENTS, show_list
+from maos.cli.agent.status import AGENTS, agent_document, show_agent, show_list
 from maos.cli.commands import DOCUMENT, LazyGroup, find_installed, forward, json_command
 from maos.cli.database import DatabaseTarget
 from maos.cli.failures import note
@@ -89,7 +89,8 @@ def status(
     async def work(m: Maos) -> Target | None:
         target = await m.ids.find(id) if id else Target(RUN, (await m.runs.newest()).id)
         if target.kind == TASK:
-            return await _print_unstarted(m, target, as_json=as_json)
+            await _print_task(m, target, as_json=as_json)
+            return None
         if target.kind != RUN:
             return target
         run = await m.runs.get(target.id)
@@ -118,17 +119,23 @@ def status(
     return forward(f"{module}:show", other.id, as_json=as_json)
 
 
-async def _print_unstarted(m: Maos, target: Target, *, as_json: bool) -> Target | None:
-    """Print a task that no agent has started; the target itself when one has, whose page says more."""
-    run = await m.runs.get(target.run)
-    task = run.tasks[target.task]
-    if task.attempts:
-        return target
+async def _print_task(m: Maos, target: Target, *, as_json: bool) -> None:
+    """Print a task: its status, why, and what it asks; then its agent, once one has started.
+
+    The agent of a task may be done while a check of its work has failed, or a person is asked.
+    """
+    now = await m.runs.status(target.run)
+    task = now.run.tasks[target.task]
+    found = await m.agents.details(await m.agents.find(target.id)) if task.attempts else None
     if as_json:
-        documents.show(page.task_document(task, run))
-    else:
-        page.tasks_of(run).table([task])
-    return None
+        asked = [page.question_document(each) for each in page.questions_of(now, task)]
+        details = agent_document(found) if found is not None else None
+        documents.show({**page.task_document(task, now.run), "questions": asked, "details": details})
+        return
+    page.show_task(now, task)
+    if found is not None:
+        render.line()
+        show_agent(found, to_merge=task.status == "done")
 
 
 def _print_overview(database: DatabaseTarget, *, messages: bool, as_json: bool) -> None:
@@ -357,8 +364,8 @@ def answer(
     """Answer a question.
 
     ID is one that `maos inbox` shows, or a unique prefix. If the question has choices, ANSWER is one of them or its
-    number; gates take yes or no. The first answer counts. It is recorded at once, also while no engine executes the
-    run.
+    number; gates take yes or no, which a reason may follow: 'no, the button is blue'. The first answer counts. It is
+    recorded at once, also while no engine executes the run.
 
     A permission takes yes, no, always or never. Always and never make a rule, which `maos permission list` shows:
     requests that it covers are answered without asking. Requests of several agents for the same are one question.
@@ -376,7 +383,7 @@ def answer(
     if database.is_remote:
         return remote.answer(id, answer, as_json=as_json, **given)
     how: Any = given
-    permissions.show_given(database.write(lambda m: m.questions.answer(id, answer, **how)), as_json=as_json)
+    permissions.show_given(database.write(lambda m: m.questions.answer(id, answer, typed=True, **how)), as_json=as_json)
     return 0
 
 

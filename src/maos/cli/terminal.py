@@ -28,6 +28,7 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import BufferControl, ConditionalContainer, Dimension, FormattedTextControl, HSplit, Layout
 from prompt_toolkit.layout.containers import Window
 from prompt_toolkit.layout.processors import BeforeInput
+from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.flush_stdout import flush_stdout
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.widgets import SearchToolbar
@@ -45,7 +46,7 @@ Complete = Callable[[str], Sequence[str]]
 
 
 class LiveTerminal:
-    """Standard output and input, from `start` to `stop`. Only for an output that `render.coloured` accepts."""
+    """Standard output and input, from `start` to `stop`. Only for an output that `render.drawable` accepts."""
 
     by_person = True
     """Whether a person types the lines, and can be asked."""
@@ -67,7 +68,9 @@ class LiveTerminal:
         self._resources = ExitStack()
         self._running: asyncio.Task[None] | None = None
         self._printing: set[asyncio.Task[None]] = set()
-        self._output = _ThreadedOutput(sys.stdout, _size, os.environ.get("TERM"), enable_cpr=False)
+        self._output = _ThreadedOutput(
+            sys.stdout, _size, os.environ.get("TERM"), default_color_depth=ColorDepth.from_env(), enable_cpr=False
+        )
         self._app: Application[None] = Application(
             layout=self._layout(),
             key_bindings=self._keys(),

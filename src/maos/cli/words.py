@@ -12,11 +12,11 @@ from maos.cli.render import clean, fold, shorten
 from maos.clock import MICROSECONDS, SystemClock
 from maos.model.failure import TABLE
 from maos.patterns import regex
+from maos.text import command_text, without_escapes
 from maos.text import cost as cost
 from maos.text import duration as duration
 from maos.text import money as money
 from maos.text import one_line as one_line
-from maos.text import without_escapes
 
 if TYPE_CHECKING:
     from maos.backup.service import BackupStatus
@@ -240,7 +240,15 @@ def next_check(task: TaskState) -> str:
         return "" if task.conflict else "its work is merged"
     if gate.get("person"):
         return ""
-    return shlex.join(gate["command"]) if gate.get("command") else f"an agent reviews: {gate.get('review', '')}"
+    return command_text(gate["command"]) if gate.get("command") else f"an agent reviews: {gate.get('review', '')}"
+
+
+def task_status(task: TaskState) -> str:
+    """The status of a task as people say it: of one whose agent is done, whether it is being checked, or a person is
+    asked."""
+    if task.status != "gated":
+        return str(task.status)
+    return "checking" if next_check(task) else "waiting for you"
 
 
 def of_event(run: Run, type_: str, data: Mapping[str, Any]) -> Iterator[Line]:
@@ -455,6 +463,14 @@ def _rules_of(question: Open, *, typed: bool) -> list[str]:
     if typed:
         return [f"wider:  always {scopes} {pattern}".rstrip()]
     return [f"wider:  --pattern '{pattern}' --{scopes}" if pattern else f"wider:  --{scopes}"]
+
+
+def answers(question: Open) -> str:
+    """What stands for the answer in a printed command. No shell executes it as it is: of `yes|no` it would make a
+    pipeline."""
+    if question.kind in ("question", "workflow") and not question.choices:
+        return "<answer>"
+    return f"<{'|'.join(map(shlex.quote, map(clean, question.choices))) or 'yes|no'}>"
 
 
 def choices(question: Open) -> str:

@@ -64,6 +64,24 @@ TOLD_CHARS_MAX = 1 << 20
 WHY_CHARS_MAX = 100_000
 
 
+def _prompt(
+    dialect: Dialect,
+    old: LaunchOrder,
+    before: Attempt,
+    *,
+    remembers: bool,
+    messages: Sequence[str],
+    then: str,
+    instead: str,
+) -> str:
+    """What an agent is told when it is resumed; `before` has its task as it is now."""
+    if not dialect.capabilities.prose:
+        return instead or (f"{old.task}\n\n{then}" if then else old.task)
+    if instead and remembers:
+        then = TASK_CHANGED.format(task=instead)
+    return restoration(before, remembers=remembers, messages=messages, then=then)
+
+
 def _first_of(messages: Sequence[str]) -> list[str]:
     """The first messages, as many as can be told with a task."""
     sizes = itertools.accumulate(map(len, messages))
@@ -227,6 +245,7 @@ class Attempts(AttemptReader):
                 base=options.get("base"),
                 include_uncommitted=options.get("include_uncommitted", False)
                 or (not run and self.settings.values.workspace.include_uncommitted),
+                **self.kept_files(),
             )
         time_limit_s = options.get("time_limit_s", TIME_LIMIT_S)
         passed_on = self._given(wanted.names)
@@ -318,14 +337,12 @@ class Attempts(AttemptReader):
         messages = _first_of([render(each.message) for each in waiting])
         if len(messages) < len(waiting) and dialect.capabilities.prose:  # the others come by its input
             inbox_cursor, waiting = waiting[len(messages)].message.version - 1, waiting[: len(messages)]
-        then, instead = task, options.get("instead", "")
+        instead = options.get("instead", "")
         if instead:
             before = msgspec.structs.replace(before, task=instead)
-            then = TASK_CHANGED.format(task=instead)
         anew = restoration(before, remembers=False, messages=messages, then=task)
-        told = restoration(before, remembers=True, messages=messages, then=then) if remembers else anew
+        told = _prompt(dialect, old, before, remembers=remembers, messages=messages, then=task, instead=instead)
         if not dialect.capabilities.prose:  # what waits for it comes by its input, as it would have come before
-            told = instead or (f"{old.task}\n\n{task}" if task else old.task)
             inbox_cursor, waiting = waiting[0].message.version - 1 if waiting else inbox_cursor, []
         run = before.order.get("run", "")
         given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
@@ -410,22 +427,28 @@ class Attempts(AttemptReader):
 
     # --- asking ----------------------------------------------------------------------------------------------
 
-    async def words_on_resume(self, agent: str, then: str = "") -> str:
+    def kept_files(self) -> dict[str, Any]:
+        """Which files the checkpoints of new workspaces keep, as the settings say."""
+        wanted = self.settings.values.workspace
+        return {"file_bytes_max": wanted.file_bytes_max, "keep_ignored": wanted.keep_ignored}
+
+    async def words_on_resume(self, agent: str, then: str = "", *, instead: str = "") -> str:
         """The prompt that an agent would get if it was resumed now, as far as is recorded; nothing is changed.
 
-        `then` is what else it is told to do.
+        `then` is what else it is told to do, `instead` what a person has changed its task to.
         """
         before = await self.get(agent)
         dialect = self._dialect(before.kind)
         order = attempt_spec.order_of(before, self.folder)
-        if not dialect.capabilities.prose:
-            return order.task
         now_us = self._clock.now_us()
         waiting = [each.message async for each in self.bus.waiting(agent)]
         messages = _first_of([render(each) for each in waiting if not each.is_expired(now_us)])
         if before.is_open:  # the engine that adopts it finds out that its agent has exited
             before = msgspec.structs.replace(before, failure=before.failure or "holder_lost")
-        return restoration(before, remembers=transcripts.is_kept(dialect, order, before), messages=messages, then=then)
+        if instead:
+            before = msgspec.structs.replace(before, task=instead)
+        kept = transcripts.is_kept(dialect, order, before)
+        return _prompt(dialect, order, before, remembers=kept, messages=messages, then=then, instead=instead)
 
     # --- commands --------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ the same append, so that they are in the history exactly when the command was ap
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ LIMIT_S_MAX = 40 * 86_400.0
 MERGE_AGAIN, BY_TASK_AGENT, GIVE_UP = "retry", "agent", "give up"
 """How a person can have a merge conflict resolved, beside choosing a side."""
 CHOICES = {
-    MERGE_AGAIN: "merge again, after you have changed files in the task's worktree",
+    MERGE_AGAIN: "merge again, after you have changed files in the task's worktree, which `maos status {task}` names",
     OWN: "take these files as this task left them; what the others changed in them is dropped",
     OTHERS: "keep these files as the others left them; what this task changed in them is dropped",
     BY_TASK_AGENT: "let the task's agent merge both sides",
@@ -225,6 +226,14 @@ def told_on_retry(run: Run, task: TaskState) -> str:
     return f"Your work did not pass a check. Fix the cause, then finish the task.\n\n{task.why}"
 
 
+def told_instead(task: TaskState, number: int) -> str:
+    """What the agent of a task does instead when it is resumed, if a person has changed the text or the command of the
+    task after the attempt of that number; else nothing."""
+    if number > task.edited:
+        return ""
+    return str(task.plan.get("task") or "") or shlex.join(map(str, task.plan.get("command") or ()))
+
+
 def blocked(run: Run, kind: str, outcome: Outcome, now_us: int) -> RunBlocked:
     """The event that keeps agents of a kind from being started, since a person must do something first."""
     resume = f"`maos resume {run.id}`"
@@ -255,7 +264,7 @@ def _has_agent(task: TaskState) -> bool:
     return not task.plan.get("command")
 
 
-def conflict_question(task: TaskState, now_us: int) -> QuestionAsked:
+def conflict_question(run: Run, task: TaskState, now_us: int) -> QuestionAsked:
     """What a person is asked. Where it was not the files that were in the way, choosing between them means nothing."""
     choices = (
         [each for each in CHOICES if each != BY_TASK_AGENT or _has_agent(task)]
@@ -270,7 +279,7 @@ def conflict_question(task: TaskState, now_us: int) -> QuestionAsked:
         id=task.asks,
         question=f"The work of {task.name} cannot be merged ({why}). What is to be done?",
         choices=choices,
-        meanings=[CHOICES[each] for each in choices],
+        meanings=[CHOICES[each].format(task=f"{run.id}/{task.name}") for each in choices],
         asked_by=[],
         context="\n".join([*([explained] if explained else files), f"The task's work is commit {task.commit}."]),
         at_us=now_us,

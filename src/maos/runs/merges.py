@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 
 from maos.model.attempt import Attempt
 from maos.model.events.parts import Spent
 from maos.model.run import Run, TaskState
-from maos.text import cost, one_line, shorten, without_escapes
+from maos.text import command_text, cost, one_line, shorten, without_escapes
 from maos.workspaces import TASK_TRAILER, FileConflict, SideChange, WorkPart
 
 SUBJECT_CHARS_MAX = 72
@@ -91,4 +90,4 @@ def _subject(run: Run, landed: SideChange) -> str:
 
 
 def _text(task: TaskState) -> str:
-    return str(task.plan.get("task") or shlex.join(map(str, task.plan.get("command", ())))).strip()
+    return str(task.plan.get("task") or command_text(task.plan.get("command", ()))).strip()

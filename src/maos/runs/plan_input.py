@@ -112,7 +112,7 @@ def workspace_options(values: Settings, plan: Mapping[str, Any], given: Mapping[
     from_project = preparation.project_settings(given.get("project_settings") or usual.project_settings)
     return {
         **preparation.to_options(preparation.checked(preparation.combine(parts))),
-        **({"include_uncommitted": uncommitted} if uncommitted else {}),
+        **({"include_uncommitted": uncommitted is True or list(uncommitted)} if uncommitted else {}),
         **({"project_settings": from_project} if from_project else {}),
     }
 

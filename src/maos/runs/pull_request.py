@@ -14,7 +14,18 @@ from maos.model.plan_file import origin
 from maos.model.run import Run, TaskState
 from maos.redact import without_secrets
 from maos.runs import merges
-from maos.text import code, code_block, cost, duration, markdown, one_line, shorten, unlinked, without_escapes
+from maos.text import (
+    code,
+    code_block,
+    command_text,
+    cost,
+    duration,
+    markdown,
+    one_line,
+    shorten,
+    unlinked,
+    without_escapes,
+)
 from maos.tuples import NamedTuple
 from maos.workspaces import FileChange
 
@@ -58,7 +69,7 @@ def _checks(run: Run, task: TaskState) -> Iterator[GateResult]:
     for number, gate in enumerate(task.plan.get("gates", ())):
         kind = next((each for each in ("command", "review", "person") if gate.get(each)), "")
         given = gate.get(kind, "")
-        what = shlex.join(map(str, given)) if kind == "command" else str(given)
+        what = command_text(given) if kind == "command" else str(given)
         outcome = PASSED if number < task.gate else NOT_RUN
         if number == task.gate and task.failure == "gate_failed":
             outcome = FAILED
@@ -98,7 +109,7 @@ def _tasks(run: Run, attempts: Mapping[str, Attempt]) -> Iterator[str]:
         about = [merges.agent_of(attempts.get(task.name)), cost(task.spent)]
         status = "" if task.status == "done" else f" **{task.status}**"
         text = str(task.plan.get("task") or "").strip().partition("\n")[0]
-        said = code(shlex.join(map(str, task.plan["command"]))) if task.plan.get("command") else unlinked(text)
+        said = code(command_text(task.plan["command"])) if task.plan.get("command") else unlinked(text)
         yield f"### {unlinked(task.name)}{status}"
         yield from ("", said)
         yield from ("", ", ".join(unlinked(each) for each in about if each))

@@ -351,6 +351,8 @@ async def _next(attempts: Attempts, run: Run, task: TaskState) -> Next:
             return Next(task.name, "recorded", agent)
     if attempt.kind in REPEATABLE and not attempt.is_open and attempt.failure in ENDED_BY_ITSELF:
         unknown = []
-    words = await attempts.words_on_resume(agent, decisions.told_on_retry(run, task))
+    instead = decisions.told_instead(task, attempt.number)
+    then = "" if instead else decisions.told_on_retry(run, task)
+    words = await attempts.words_on_resume(agent, then, instead=instead)
     why = task.why or attempt.message or ("its agent has exited" if attempt.is_open else "")
     return Next(task.name, "resumed", agent, words, unknown, why)

@@ -436,7 +436,7 @@ class Scheduler:
         if task.status == TaskStatus.RUNNING:
             work = self._worker.work(self.run, task)
         elif task.failure == "merge_conflict" and not task.resolve:  # a person decides how it is merged
-            self._ask(decisions.conflict_question(task, now_us))
+            self._ask(decisions.conflict_question(self.run, task, now_us))
             return
         elif task.gate < len(gates) and gates[task.gate].get("person"):
             self._ask(decisions.gate_question(self.run, task, gates[task.gate]["person"], now_us))

@@ -156,7 +156,8 @@ class Runs(RunOperations):
         if not kept.get("in_place"):
             uncommitted = kept.get("include_uncommitted", False)
             root = self._attempts.folder / "workspaces"
-            into = await workspaces.prepare(where, id, root=root, include_uncommitted=uncommitted)
+            rules = self._attempts.kept_files()
+            into = await workspaces.prepare(where, id, root=root, include_uncommitted=uncommitted, **rules)
             kept |= {"in_place": True} if into.in_place else {"workspace": into.to_data()}
             kept["notes"] = [*into.notes, *await self._left_out(plan.plan, where, kept)]
         how = {"is_claimed": is_claimed, "is_handed_over": not is_claimed}

@@ -30,7 +30,7 @@ from maos.runs import agent_types, decisions, merges, planner
 from maos.runs.budgets import SENDER, Budget, Meter, Purse
 from maos.runs.decisions import Outcome
 from maos.runs.plan_input import ValidPlan
-from maos.text import cut, shorten, without_escapes
+from maos.text import command_text, cut, shorten, without_escapes
 
 DISCOVERIES_TOLD, DISCOVERY_CHARS_MAX = 20, 400
 RESULT_CHARS_MAX = 8000
@@ -171,8 +171,8 @@ class AgentWorker:
         if gate.review and not outcome.failure and not _approves(outcome.result):
             return outcome._replace(failure="gate_failed", message=f"the review rejected it:\n\n{outcome.result}")
         if gate.command and outcome.failure == "failed":
-            command = shorten(shlex.join(gate.command), COMMAND_CHARS_MAX)
-            why = f"check `{command}` failed: {outcome.message}\n\n{await self._last_lines(name)}"
+            said = shorten(command_text(gate.command), COMMAND_CHARS_MAX)
+            why = f"check `{said}` failed: {outcome.message}\n\n{await self._last_lines(name)}"
             return outcome._replace(failure="gate_failed", message=why.strip())
         return outcome._replace(result="", commit="")
 
@@ -235,9 +235,8 @@ class AgentWorker:
         if known is None:
             running = await self._start(run, task, plan, own)
         else:
-            changed: dict[str, Any] = {}
-            if known.number <= task.edited:  # a person has changed it since
-                changed = {"argv": plan.command, "instead": plan.task or shlex.join(plan.command)}
+            instead = decisions.told_instead(task, known.number)
+            changed: dict[str, Any] = {"argv": plan.command, "instead": instead} if instead else {}
             running = await self._attempts.resume(
                 agent,
                 task="" if changed else decisions.told_on_retry(run, task),

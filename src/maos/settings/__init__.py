@@ -15,6 +15,8 @@ from maos.tuples import NamedTuple
 
 FILE_NAME = "maos.toml"
 DATABASE_DEFAULT = "maos.db"
+FILE_BYTES_MAX = 50 * 1024 * 1024
+"""The largest file that a checkpoint keeps, unless the settings say otherwise."""
 LEASE_S = 30.0
 """These two are here for programs that need no other setting: the schema takes time to load."""
 _SECRET_OPTIONS = ("password", "sslpassword")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from maos.settings import DATABASE_DEFAULT, LEASE_S, DatabaseName
+from maos.settings import DATABASE_DEFAULT, FILE_BYTES_MAX, LEASE_S, DatabaseName
 from maos.tuples import NamedTuple
 
 VERSION = 1
@@ -107,10 +107,23 @@ class WorkspaceSettings(msgspec.Struct, frozen=True, kw_only=True):
              "Flag `--copy-ignored`."),
     ] = ()  # fmt: skip
     include_uncommitted: Annotated[
-        bool,
+        bool | Texts,
         CONSENT,
-        Meta(description="Whether workspaces start with your uncommitted changes. Flag `--include-uncommitted`."),
-    ] = False
+        Meta(description="Whether workspaces start with your uncommitted changes; or patterns of the files whose "
+             "changes they start with. Flag `--include-uncommitted`."),
+    ] = False  # fmt: skip
+    keep_ignored: Annotated[
+        Texts,
+        CONSENT,
+        Meta(description="Patterns of ignored files that checkpoints keep. They are part of the agents' work then: "
+             "they are merged with it."),
+    ] = ()  # fmt: skip
+    file_bytes_max: Annotated[
+        int,
+        CONSENT,
+        Meta(ge=1, le=1_000_000_000_000, description="The largest file that a checkpoint keeps, in bytes; larger ones "
+             "are left out, and listed."),
+    ] = FILE_BYTES_MAX  # fmt: skip
     env: Annotated[
         Texts,
         CONSENT,
@@ -513,7 +526,7 @@ class Field(NamedTuple):
 
     def convert(self, value: Any, *, text: bool = False) -> Any:
         """Convert and check a value; raise msgspec.ValidationError. `text`: it comes from a variable."""
-        given = value.splitlines() if text and self.lines else _parse(self.default, value) if text else value
+        given = value.splitlines() if text and self.lines else _parse(self, value) if text else value
         return msgspec.convert(given, self.type, strict=not text, dec_hook=read_name)
 
 
@@ -611,7 +624,7 @@ def _allowed(info: msgspec.inspect.Type) -> str:
         case msgspec.inspect.VarTupleType():
             return f"a list of texts, at most {info.max_length}"
         case msgspec.inspect.UnionType():
-            return _allowed(next(each for each in info.types if not isinstance(each, msgspec.inspect.NoneType)))
+            return ", or ".join(_allowed(each) for each in info.types if not isinstance(each, msgspec.inspect.NoneType))
         case msgspec.inspect.DictType():
             return "a table"
         case msgspec.inspect.CustomType():
@@ -627,8 +640,10 @@ def _plain(number: Any) -> str:
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
-def _parse(default: Any, text: str) -> Any:
+def _parse(field: Field, text: str) -> Any:
     """Parse the text of a variable into lists and booleans; msgspec converts the other types."""
-    if isinstance(default, bool):
-        return True if text.lower() in _TRUE else False if text.lower() in _FALSE else text
-    return text.split() if isinstance(default, tuple | list) else text
+    if isinstance(field.default, bool):
+        if text.lower() in (*_TRUE, *_FALSE):
+            return text.lower() in _TRUE
+        return text.split() if "list" in field.allowed else text
+    return text.split() if isinstance(field.default, tuple | list) else text

@@ -75,7 +75,7 @@ class AgentStates(StateSnapshots):
                 actual=error.actual,
                 what=f"agent {agent!r} has a state already",
                 hint=f"change it with `maos state update {agent}`, or choose another name",
-            ) from error
+            ) from None
         return update.state
 
     async def get(self, agent: str) -> State:

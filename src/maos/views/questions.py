@@ -75,9 +75,11 @@ class Questions(QuestionReader):
         scope: str = "",
         pattern: str = "",
         seen: VisibleParts | None = None,
+        typed: bool = False,
     ) -> Given:
         """Answer the question with an id, or the one whose id begins so; `why` goes with a yes or a no. With `seen`,
-        only one of the runs and agents that it names.
+        only one of the runs and agents that it names. With `typed`, a person typed the answer in one line, which may
+        have a reason: `no, use git mv`.
 
         To what an agent asks to be allowed to do, `always` and `never` make a rule: of exactly this command, or of a
         `pattern`, such as `Bash(pytest *)`; for the `scope` agent, run (the default in a run) or project.
@@ -98,6 +100,8 @@ class Questions(QuestionReader):
                     if each.answer is not None and id in (each.id, f"{run.id}/{each.id}"):
                         raise Answered(f"{run.id}/{each.id}", each.answer, each.answered_by) from error
             raise
+        if typed and not (why or scope or pattern):
+            answer, why, scope, pattern = typed_answer(question, answer)
         if why and question.kind == QUESTION:
             raise InvalidInput("--why goes with yes and no", hint="put everything into the answer")
         if seen is not None and question.run and scope != AGENT:

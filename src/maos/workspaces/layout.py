@@ -25,9 +25,9 @@ from maos.patterns import regex
 from maos.tuples import NamedTuple
 from maos.workspaces.git import Git, GitFailed, lock_file
 
+FILE_BYTES_MAX = settings.FILE_BYTES_MAX
 MERGES_READ_MAX = 50
 """How many merges of a workspace are looked at: into one branch after the other."""
-FILE_BYTES_MAX = 50 * 1024 * 1024
 ROOT = "workspaces"
 """The folder of all worktrees below that of a database for the files of agents."""
 PRIVATE = ".maos"

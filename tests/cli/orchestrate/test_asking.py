@@ -1,9 +1,13 @@
 """Questions and permissions of a run, answered where it is watched; anywhere else, told with how to answer."""
 
+import re
 import shlex
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from maos.engine.principals import person
 from tests.cli.agent.conftest import Call, Start, wait_until
@@ -34,7 +38,7 @@ def test_a_check_is_shown_while_it_runs(repository: Path, plan: Plan, terminal: 
     check = ["sh", "-c", f"until [ -e {go} ]; do sleep 0.02; done"]
     screen = terminal("run", "-f", str(plan(a={"command": ["true"], "gates": [{"command": check}]})), "--auto")
     screen.wait_for("0 running · 1 being checked")
-    screen.wait_until(lambda: f"a  checked    sh -c 'until [ -e {go}"[:40] in screen.shown)
+    screen.wait_until(lambda: f"a  checked    until [ -e {go}"[:40] in screen.shown)
     go.touch()
     assert screen.end() == 0
 
@@ -75,7 +79,7 @@ def test_a_question_can_be_left_to_others(repository: Path, plan: Plan, terminal
     screen.wait_for("yes or no › ")
     screen.type("\x04")
     screen.wait_for("left for later: maos answer r-")
-    command = screen.text.partition("left for later: maos ")[2].split(" yes|no")[0].split()
+    command = screen.text.partition("left for later: maos ")[2].split(" <yes|no>")[0].split()
     assert call(*command, "yes").returncode == 0
     assert screen.end() == 0
 
@@ -104,3 +108,41 @@ def test_what_was_asked_before_a_crash_is_asked_again_on_resuming(
     screen.type("yes\r")
     assert screen.end() == 0
     wait_until(lambda: "completed" in screen.text)
+
+
+def test_without_a_terminal_resuming_prints_what_was_asked_before(
+    repository: Path, plan: Plan, start: Start, call: Call
+) -> None:
+    engine = start("run", "-f", str(plan(a=GATED)), "--auto")
+    engine.wait_for("? Is it good?")
+    engine.kill()
+    again = start("resume")
+    again.wait_for(" asks: Is it good?")
+    again.wait_for("answer with: maos answer r-")
+    again.signal(signal.SIGINT)
+    assert again.end() == 130
+    assert again.stdout.count("answer with: maos answer") == 1
+    summary = again.stdout.partition("\npaused · ")[2]
+    assert "asks: Is it good?: `maos answer r-" in summary
+    as_json = start("resume", "--json")
+    as_json.wait_for('"kind": "question_open"')
+    (asked,) = [each for each in documents(as_json.stdout) if each["kind"] == "question_open"]
+    assert asked["question"]["question"] == "Is it good?"
+    as_json.kill()
+    assert call("answer", "gate/a", "perhaps").returncode == 2
+    assert call("answer", "gate/a", "no, it lacks a title").returncode == 0
+    assert call("resume", "--dry-run").returncode == 0
+    last = start("resume")
+    last.wait_for("no: it lacks a title")
+    last.kill()
+
+
+def test_questions_are_answered_in_a_live_view_without_colours(
+    repository: Path, plan: Plan, terminal: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    screen = terminal("run", "-f", str(plan(a=GATED)), "--auto")
+    screen.wait_for("yes or no › ")
+    screen.type("yes\r")
+    assert screen.end() == 0
+    assert not re.search(r"\x1b\[[0-9;]*[34][0-9][0-9;]*m", screen.text)

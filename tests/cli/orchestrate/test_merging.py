@@ -2,11 +2,13 @@
 
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cli.agent.conftest import Call
+from tests.cli.conftest import ESCAPES, Terminal
 from tests.cli.orchestrate.conftest import GIT, Plan, documents
 
 RED = "\\033[31m"
@@ -69,7 +71,7 @@ def test_a_run_becomes_commits_of_its_tasks_on_a_branch_and_a_pull_request(
 def test_what_tasks_changed_is_shown_one_by_one(run: str, call: Call) -> None:
     stat = call("diff", run, "--stat").stdout.splitlines()
     assert [line.split(" ", 1)[1] for line in stat if line and line[0] != " "][1] == (
-        "b: sh -c 'echo 2 > b.txt; echo more >> readme.txt'"
+        "b: echo 2 > b.txt; echo more >> readme.txt"
     )
     assert stat[1:3] == ["  a.txt     1 +", "  1 file changed, +1 -0"]
     assert call("diff", run, "--name-only").stdout.split() == ["a.txt", "b.txt", "readme.txt"]
@@ -112,9 +114,32 @@ def test_a_check_that_fails_says_which_and_a_command_is_not_tried_again(
     assert done.returncode == 9
     lines = done.stdout.splitlines()
     at = next(number for number, line in enumerate(lines) if "✗ failed" in line)
-    assert lines[at].startswith("a  ✗ failed: check `sh -c 'echo looking;")
+    assert lines[at].startswith("a  ✗ failed: check `echo looking;")
     assert lines[at].endswith("failed: exit code 3")
     assert lines[at + 1 : at + 3] == ["a    │ looking", "a    │ expected 13"]
     assert done.stdout.count("▸ started") == 1
     run = lines[-1].rpartition(" ")[2]
     assert f"  a: fix what the check found, then `maos retry {run}/a`" in lines
+
+
+def test_lines_end_between_words_on_a_terminal_and_names_are_whole_on_a_narrow_one(
+    repository: Path, plan: Plan, call: Call, terminal: Callable[..., Terminal]
+) -> None:
+    long, name = "discovery: " + "wording " * 18 + "ends", "a-name-of-some-length-here"
+    tasks = {name: f"echo {long}", "other": ("exit 3", name)}
+    assert call("run", "-f", str(plan(**tasks)), "--auto").returncode != 0
+    (run,) = [each["id"] for each in json.loads(call("ps", "--json").stdout)["runs"]]
+    lines = call("logs", run).stdout.splitlines()
+    assert any(line.endswith(long.partition(": ")[2]) for line in lines), "a pipe gets whole lines"
+    parts = {"wording"[:size] for size in range(2, 7)} | {"wording"[size:] for size in range(1, 6)}
+    for args, columns in ((("logs", run), 100), (("logs", run), 40), (("diff", run), 40)):
+        screen = terminal(*args, columns=columns)
+        screen.end()
+        shown = [ESCAPES.sub("", line).rstrip() for line in screen.text.splitlines()]
+        assert max(map(len, shown)) <= columns
+        assert sum("wording" in line for line in shown) > 1
+        assert not parts & {word for line in shown for word in line.split()}, screen.shown
+    for args in (("status", run), ("ps",), ("diff", run)):
+        screen = terminal(*args, columns=40)
+        screen.end()
+        assert (name if args != ("ps",) else run) in screen.shown, screen.shown

@@ -57,9 +57,9 @@ def test_a_question_is_shown_answered_and_told_to_its_agent(
     assert found["asked"]
     shown = call("questions").stdout
     assert f"? {engine.run}.api asks: Which database?" in shown
-    assert "answer with: maos answer q-3fa2 SQLite|PostgreSQL" in shown
+    assert "answer with: maos answer q-3fa2 <SQLite|PostgreSQL>" in shown
     assert "  it must scale\n  1 SQLite   2 PostgreSQL\n" in shown
-    assert f"maos answer {engine.run}/q-3fa2 SQLite|PostgreSQL" in call("status", engine.run).stdout
+    assert f"maos answer {engine.run}/q-3fa2 <SQLite|PostgreSQL>" in call("status", engine.run).stdout
     wrong = call("answer", "q-3fa2", "Oracle")
     assert wrong.returncode == 2
     assert "SQLite, PostgreSQL" in wrong.stderr

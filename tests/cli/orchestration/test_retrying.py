@@ -59,7 +59,7 @@ def told(run: str, task: str) -> dict[str, Any]:
 def test_the_text_of_a_failed_task_is_replaced_and_the_agent_gets_the_new_one(begin: Begin, call: Call) -> None:
     run = failed(begin)
     done = call("retry", f"{run}/api", "--task", "write the api in Go")
-    assert (done.returncode, f"{run}: will be retried" in done.stdout) == (0, True)
+    assert (done.returncode, f"{run}/api will be retried; the run is paused" in done.stdout) == (0, True)
     assert told(run, "api")["task"] == "write the api in Go"
     assert told(run, "page")["task"] == "write the page", "the others stay as they are"
     engine = begin(run=run)

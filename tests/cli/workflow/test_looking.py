@@ -67,6 +67,7 @@ def test_an_unknown_outcome_is_seen_everywhere(charged: Path, call: Call) -> Non
     """I31: in the list of effects, in the status, and in what resuming would do."""
     assert "! o1 unknown whether it took effect: charge(7)" in call("status").stdout
     assert "resume with: maos workflow resume o1" in call("status").stdout
+    assert "o1 is a workflow run: `maos workflow show o1` shows its steps" in told(call("logs", "o1"), 3)
     unknown = data(call("status", "--json"))["unknown"]
     assert [(each["by"], each["id"], each["what"], each["given"]) for each in unknown] == [("o1", "3", "charge", "7")]
     assert [each["id"] for each in data(call("status", "--json"))["workflows"]] == ["o1"]

@@ -220,7 +220,7 @@ class PermissionPrompt:
             loop.add_reader(keyboard, self._read, keyboard)
 
     def _print_command(self, request: str) -> None:
-        click.echo(f"  answer with: maos agent answer {self._agent} {clean(request)} yes|no|always|never", err=True)
+        click.echo(f"  answer with: maos agent answer {self._agent} {clean(request)} <yes|no|always|never>", err=True)
 
     def _prompt(self, text: str) -> None:
         click.echo(f"{styled(text, 'warning', sys.stderr)} [yes, no, always, never]: ", nl=False, err=True)

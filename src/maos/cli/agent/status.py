@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LABEL_WIDTH = 12
+TIME_LEAST = len("today 12:00:00")
+"""Characters of a time: less says nothing."""
 SHOWN_MAX = 10
 ABILITIES = ("resume", "steer", "cost", "mcp", "permission")
 ENDINGS = {AgentState.DONE: "good", AgentState.FAILED: "bad"}
@@ -85,11 +87,11 @@ AGENTS: Listing[AgentStatus] = Listing(
         Column("agent", lambda each: each.agent, style="bold"),
         Column("kind", lambda each: each.kind, yields=1),
         Column("status", lambda each: each.status),
-        Column("since", lambda each: render.when(each.since_us), yields=2),
-        Column("cost", words.cost, right=True),
-        Column("tokens", _tokens, right=True),
-        Column("left", _left, yields=2),
-        Column("doing", _doing, style="dim", yields=3),
+        Column("since", lambda each: render.when(each.since_us), yields=4, least=TIME_LEAST),
+        Column("cost", words.cost, right=True, yields=2),
+        Column("tokens", _tokens, right=True, yields=3),
+        Column("left", _left, yields=4),
+        Column("doing", _doing, style="dim", yields=5),
     ),
 )
 
@@ -205,8 +207,6 @@ def show(database: DatabaseTarget, agent: str, full: bool, as_json: bool) -> Non
     Its attempts, what it does and waits for, why it failed and what to do about it, tools whose outcome is unknown,
     its files and checkpoints, and what it cost.
     """
-    import msgspec
-
     if database.is_remote:
         known = remote.call(remote_agent(agent, lambda client, name: client.agent(name)))
         if as_json:
@@ -215,19 +215,33 @@ def show(database: DatabaseTarget, agent: str, full: bool, as_json: bool) -> Non
             _show_page(known, known.attempts[-1].model, _remote_rows(known, None if full else SHOWN_MAX), full=full)
         return
     found = database.read(on_agent(agent, lambda m, name: m.agents.details(name)))
-    now, newest = found.now, found.newest
     if as_json:
-        more = {
-            "tools_open": msgspec.to_builtins(newest.known.unknown),
-            "permissions": msgspec.to_builtins(newest.permissions),
-            "files": documents.of(found.files),
-            "discoveries": [each.data for each in found.discoveries],
-            "state_version": found.state_version,
-            "attempts": [documents.of(each, *ATTEMPT) for each in found.attempts],
-        }
-        documents.show({**documents.of(now), **documents.of(newest, *RECORDED), **more})
-        return
-    _show_page(now, newest.model, _rows(found, None if full else SHOWN_MAX), full=full)
+        documents.show(agent_document(found))
+    else:
+        show_agent(found, full=full)
+
+
+def agent_document(found: AgentDetails) -> documents.Document:
+    """Everything that is known of an agent, for programs."""
+    import msgspec
+
+    newest = found.newest
+    return {
+        **documents.of(found.now),
+        **documents.of(newest, *RECORDED),
+        "tools_open": msgspec.to_builtins(newest.known.unknown),
+        "permissions": msgspec.to_builtins(newest.permissions),
+        "files": documents.of(found.files),
+        "discoveries": [each.data for each in found.discoveries],
+        "state_version": found.state_version,
+        "attempts": [documents.of(each, *ATTEMPT) for each in found.attempts],
+    }
+
+
+def show_agent(found: AgentDetails, *, full: bool = False, to_merge: bool = True) -> None:
+    """Print the page about an agent; `to_merge` is whether its work may be merged."""
+    rows = _rows(found, None if full else SHOWN_MAX, to_merge=to_merge)
+    _show_page(found.now, found.newest.model, rows, full=full)
 
 
 def _show_page(now: AgentStatus, model: str, rows: Iterable[PageRow], *, full: bool) -> None:
@@ -250,7 +264,7 @@ class PageRow(NamedTuple):
     whole: bool = False
 
 
-def _rows(found: AgentDetails, most: int | None) -> Iterator[PageRow]:
+def _rows(found: AgentDetails, most: int | None, *, to_merge: bool) -> Iterator[PageRow]:
     """The page about an agent, with at most so many lines of each list."""
     now, newest = found.now, found.newest
     ended = not now.is_open
@@ -269,13 +283,13 @@ def _rows(found: AgentDetails, most: int | None) -> Iterator[PageRow]:
     for asked in newest.permissions.values():
         if asked.is_open:
             yield PageRow("asks", words.tool(asked.tool, asked.input))
-            yield PageRow("", f"maos agent answer {now.agent} {asked.id} yes|no", whole=True)
+            yield PageRow("", f"maos agent answer {now.agent} {asked.id} <yes|no>", whole=True)
     engine = newest.owner
     processes = f"agent {newest.pid}, recorded by {engine.get('pid')} on {engine.get('host')}"
     yield PageRow("processes", "" if ended else processes)
     yield PageRow("left", _left(now))
     yield PageRow("works in", str(newest.order.get("cwd", "")), whole=True)
-    yield from (PageRow("", line, whole=True) for line in _changes(found))
+    yield from (PageRow("", line, whole=True) for line in _changes(found, to_merge=to_merge))
     state = f"version {found.state_version}: maos state show {now.agent}" if found.state_version else ""
     yield PageRow("state", state, whole=True)
     yield PageRow("session", newest.session if now.kind != "shell" else "")
@@ -344,17 +358,20 @@ def _tools_unknown(newest: Attempt) -> list[str]:
     return [words.tool(each.name, each.input) for each in newest.known.unknown.values()]
 
 
-def _changes(found: AgentDetails) -> list[str]:
+def _changes(found: AgentDetails, *, to_merge: bool = True) -> list[str]:
     """What an agent did to the files."""
-    return _changed_lines(found.now, found.files)
+    return _changed_lines(found.now, found.files, to_merge=to_merge)
 
 
-def _changed_lines(now: AgentStatus, files: Sequence[FileChange | FileChangeInfo] | None) -> list[str]:
+def _changed_lines(
+    now: AgentStatus, files: Sequence[FileChange | FileChangeInfo] | None, *, to_merge: bool = True
+) -> list[str]:
     if not files:
         return []
     lines = [words.changed(files)]
     if not now.is_open:
-        lines += [f"to look: maos agent diff {now.agent}", f"to merge them: maos agent merge {now.agent}"]
+        lines += [f"to look: maos agent diff {now.agent}"]
+        lines += [f"to merge them: maos agent merge {now.agent}"] if to_merge else []
     return lines
 
 

@@ -43,7 +43,7 @@ from maos.cli.render import Column, Listing, clean
 from maos.cli.runs import page
 from maos.cli.runs.start import changes_of, limit_changes
 from maos.cli.runs.travel import point, spoken
-from maos.errors import InvalidInput, NotFound
+from maos.errors import InvalidInput, MaosError, NotFound
 from maos.faults import crash_point
 from maos.files import private_folder, replace_file
 from maos.ids import AGENT, RUN, TASK, WORKFLOW, Target
@@ -80,7 +80,7 @@ def pause(database: DatabaseTarget, id: str, as_json: bool) -> int:
     if database.is_remote:
         return remote.steer(id, "pause", as_json=as_json)
 
-    def said(now: RunView) -> str:
+    def said(now: RunView, _task: str) -> str:
         if not now.run.is_open:
             return f" had ended before: {now.run.status}"
         return " is paused" if now.run.status == "paused" else f" is {page.spoken(now)}, and none of its agents works"
@@ -112,7 +112,7 @@ def update(database: DatabaseTarget, /, id: str, as_json: bool, **given: Any) ->
     """
     limits = changes_of(given)
 
-    def said(now: RunView) -> str:
+    def said(now: RunView, _task: str) -> str:
         changed = [f"{words.LIMITS[name]} {words.limit(name, value)}" for name, value in limits.given.items()]
         left = words.left(now.left)
         return f": {', '.join(changed)}{f' ({left} left)' if left else ''}; the run is {page.spoken(now)}"
@@ -136,7 +136,7 @@ def cancel(database: DatabaseTarget, id: str, why: str, as_json: bool) -> int:
         database,
         id,
         lambda m, each: m.runs.cancel(each.run or each.id, task=each.task, why=why),
-        lambda now: f" is {page.spoken(now)}",
+        lambda now, task: f" is {f'cancelled; the run is {page.spoken(now)}' if task else page.spoken(now)}",
         workflow="maos.cli.workflow.runs:cancel",
         as_json=as_json,
         why=why,
@@ -180,7 +180,7 @@ def retry(database: DatabaseTarget, id: str, text: str, command: str, edit: bool
             lambda m, each: m.runs.retry(
                 each.run or each.id, tasks=[each.task] if each.task else (), text=text, command=argv
             ),
-            lambda now: f": will be retried; the run is {page.spoken(now)}",
+            lambda now, task: f"{'' if task else ': its failed tasks'} will be retried; the run is {page.spoken(now)}",
             as_json=as_json,
         )
 
@@ -285,14 +285,16 @@ def skip(database: DatabaseTarget, id: str, why: str, value: Any, as_json: bool)
             raise InvalidInput(f"{step.id} is a workflow run", hint=f"name the step: `maos skip {step.id}/STEP`")
         found = database.write(lambda m: m.workflows.skip(step.id, step.task, value=value))
         return _show_retry(found, f"step {step.task} is skipped", as_json=as_json)
-    return _request(database, id, work, lambda now: f": is skipped; the run is {page.spoken(now)}", as_json=as_json)
+    return _request(
+        database, id, work, lambda now, _task: f" is skipped; the run is {page.spoken(now)}", as_json=as_json
+    )
 
 
 def _request(
     database: DatabaseTarget,
     id: str,
     work: Callable[[Maos, Target], Awaitable[Run]],
-    said: Callable[[RunView], str],
+    said: Callable[[RunView, str], str],
     *,
     as_json: bool,
     workflow: str = "",
@@ -301,15 +303,18 @@ def _request(
 ) -> int:
     """Send a command to a run, or a task of it, and print the status of the run then; return the exit code.
 
-    `workflow` is where the command for a workflow run is, if there is one, and `given` are options for it.
+    `said` is what is printed after the id, of the run and the name of the task, if it is about one. `workflow` is where
+    the command for a workflow run is, if there is one, and `given` are options for it.
     """
 
     async def applied(m: Maos) -> RunView | Target:
         target = await m.ids.find(id, RUN, *([AGENT] if tasks else []), *([WORKFLOW] if workflow else []))
         if target.kind not in (RUN, TASK):
             return target
+        about.append(target)
         return await m.runs.status_of(await work(m, target))
 
+    about: list[Target] = []
     now = database.write(applied)
     if isinstance(now, Target) and now.kind == WORKFLOW:
         if now.task:
@@ -320,7 +325,8 @@ def _request(
     if as_json:
         documents.show(page.summary(now))
     else:
-        render.line((now.run.id, "bold"), said(now))
+        task = about[-1].task
+        render.line((f"{now.run.id}/{clean(task)}" if task else now.run.id, "bold"), said(now, task))
         if now.resumable:
             render.line(("resume with: ", "dim"), (now.resumable, "bold"))
     return 0
@@ -482,7 +488,24 @@ def logs(database: DatabaseTarget, /, id: str, brief: bool, **given: Any) -> int
         return 0
     if target.kind == RUN:
         raise InvalidInput("--attempt and --raw are for one agent", hint=f"name a task: {target.id}/TASK")
-    return forward("maos.cli.agent.live:logs", target.id, **given)
+    code = forward("maos.cli.agent.live:logs", target.id, **given)
+    if target.kind == TASK and not given["raw"]:
+        _print_outcome(database, target, as_json=given["as_json"])
+    return code
+
+
+def _print_outcome(database: DatabaseTarget, target: Target, *, as_json: bool) -> None:
+    """Print what became of a task that is not done although its agent may be: a check failed, or a person is asked."""
+    run = database.read(lambda m: m.runs.get(target.run))
+    task = run.tasks[target.task]
+    if task.status not in ("gated", "failed", "skipped"):
+        return
+    if as_json:
+        documents.show_line({"kind": "task", **page.task_document(task, run)})
+        return
+    why = words.one_line(task.why.strip().partition("\n")[0], None)
+    status = f"{page.TASK_MARKS[task.status]} {clean(task.name)} {words.task_status(task)}"
+    render.line((f"{status}{f': {why}' if why else ''}", "dim"))
 
 
 @json_command("maos attach", "maos attach r-1a2b3c", "maos attach r-1a2b3c/api --json", json=LINES)
@@ -515,16 +538,29 @@ def attach(database: DatabaseTarget, id: str, as_json: bool) -> int:
 
 
 async def _find(m: Maos, id: str) -> Target:
-    return await m.ids.find(id, RUN, AGENT) if id else Target(RUN, (await m.runs.newest()).id)
+    if not id:
+        return Target(RUN, (await m.runs.newest()).id)
+    try:
+        return await m.ids.find(id, RUN, AGENT)
+    except NotFound as error:
+        with suppress(MaosError):
+            found = await m.ids.find(id, WORKFLOW)
+            error.hint = f"{found.id} is a workflow run: `maos workflow show {found.id}` shows its steps"
+        raise
+
+
+def _spoken(status: str) -> str:
+    """The status of a task, or the answer to a question, as people say it."""
+    return "checking" if status == "gated" else status or "-"
 
 
 def _changed(noun: str) -> Listing[ChangedField]:
     return Listing(
         f"{noun}s",
         (
-            Column(noun, lambda each: each.name, style="bold", yields=1),
-            Column("before", lambda each: each.before or "-"),
-            Column("after", lambda each: each.after or "-"),
+            Column(noun, lambda each: each.name, style="bold"),
+            Column("before", lambda each: _spoken(each.before), yields=1),
+            Column("after", lambda each: _spoken(each.after), yields=1),
             Column("said before", lambda each: words.one_line(each.said_before, 80), style="dim", yields=3),
             Column("says after", lambda each: words.one_line(each.said_after, 80), style="dim", yields=2),
         ),

@@ -116,6 +116,7 @@ class ForegroundRun:
         with heard(interrupted=self._interrupt, sent_away=self._leave):
             try:
                 await self._run.execute(self._id)
+                await self._show_open()
                 while not (self._run.is_over or self._signal or showing.done()):
                     self._ask()
                     await self._pause_unapproved()
@@ -179,6 +180,15 @@ class ForegroundRun:
         if current is not None:
             self._terminal.ask(prompt_of(self._id, current, len(found) - 1))
 
+    async def _show_open(self) -> None:
+        """Print the questions that are open when the run is begun or resumed, where no person can be asked; later ones
+        are printed as they are asked, and a plan by itself."""
+        asked = [each for each in self._run.questions if each.kind != PLAN] if self._terminal is None else []
+        for each in asked:
+            self._view.emit({"kind": "question_open", "run": self._id, "question": page.question_document(each)})
+        if asked:
+            await self._view.write(lambda: page.show_open(asked))
+
     async def _pause_unapproved(self) -> None:
         """Pause a run whose plan no person can approve here, so that a script does not wait for ever."""
         if self._terminal is not None or not any(each.kind == PLAN for each in self._run.questions):
@@ -195,8 +205,7 @@ class ForegroundRun:
             line, question = await self._terminal.next(), self._question
             if question is not None and line is None:
                 self._skipped.add(question.ref)
-                what = "…" if question.kind == "question" else "yes|no"
-                self._view.report(f"  left for later: maos answer {question.ref} {what}")
+                self._view.report(f"  left for later: maos answer {question.ref} {words.answers(question)}")
             elif question is not None and line is not None and line.text.strip():
                 try:
                     if question.kind == PLAN and line.text.strip().lower() in EDIT:

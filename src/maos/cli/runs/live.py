@@ -99,7 +99,7 @@ class LiveView(Observer):
         self._clock = SystemClock()
         self._named = (0, 0)
         """How many tasks there are, and the width of their names."""
-        if not as_json and render.coloured(sys.stdout):
+        if not as_json and render.drawable(sys.stdout):
             from maos.cli.terminal import LiveTerminal
 
             self.terminal = LiveTerminal(complete or (lambda _beginning: ()))
@@ -203,7 +203,7 @@ class LiveView(Observer):
         if not self.as_json:
             before = f"{clean(task).ljust(self._name_width)}  " if task else ""
             shown = f"{before}{clean(text)}"
-            if self.terminal is not None:
+            if render.terminal():
                 width = render.console().width
                 shown = fold(shown, width, indent=" " * (len(before) if width >= NARROW else 4))
             lines = (render.styled(line, style, sys.stdout) for line in shown.split("\n"))
@@ -246,6 +246,7 @@ class LiveView(Observer):
         await self.flush()
         if self.terminal is None:
             await asyncio.to_thread(show)
+            await asyncio.to_thread(sys.stdout.flush)
             return
         with render.console().capture() as printed:
             show()
@@ -312,7 +313,7 @@ class LiveView(Observer):
         parts = [f"{run.done} of {len(run.tasks)} tasks", f"{run.running} running"]
         parts += [f"{checked} being checked"] if checked else []
         parts += words.used(spent, Budget.of(run.options), time.monotonic() - self._began_s, left)
-        text = " · ".join(parts)
+        text = fold(" · ".join(parts), render.console().width)
         width = max(0, min(BAR_WIDTH, render.console().width - len(text) - 3))
         done = width * run.done // (len(run.tasks) or 1)
         return [("fg:ansigreen", "━" * done), ("dim", "━" * (width - done)), ("", f"  {text}" if width else text)]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from maos.cli import render, words
-from maos.cli.agent.status import AGENTS, code_of
+from maos.cli.agent.status import AGENTS, TIME_LEAST, code_of
 from maos.cli.documents import Document, of, time
 from maos.cli.failures import LIMIT_REACHED, NEEDS_PERSON, STOPPED
 from maos.cli.render import Column, Listing, clean
@@ -46,10 +46,11 @@ FILES_SHOWN_MAX = 20
 TRACEBACKS_SHOWN_MAX = 5
 RESULT_CHARS_MAX = 4000
 
-_TASK_MARKS = {
+TASK_MARKS = {
     "running": "▶", "gated": "?", "failed": "✗", "waiting": "·", "skipped": "–", "done": "✓",
 }  # fmt: skip
 """In the order in which tasks are shown."""
+_TASK_STYLES = {"running": "green", "gated": "yellow", "failed": "red", "done": "green"}
 
 
 def spoken(status: RunView) -> str:
@@ -182,17 +183,17 @@ RUNS: Listing[RunView] = Listing(
     (
         Column("id", lambda each: each.run.id, style="bold"),
         Column("status", lambda each: spoken(each) + ("" if each.permanent is None else ", pinned")),
-        Column("done", lambda each: f"{each.run.progress} %", right=True, yields=4),
-        Column("tasks", lambda each: f"{each.run.done}/{len(each.run.tasks)}", right=True),
-        Column("cost", lambda each: words.cost(each.spent), right=True),
-        Column("left", lambda each: words.left(each.left) if each.run.is_open else "", yields=1),
-        Column("started", lambda each: render.when(each.run.created_us)),
-        Column("request", lambda each: words.one_line(each.run.request, 60), yields=2, least=TEXT_LEAST),
+        Column("done", lambda each: f"{each.run.progress} %", right=True, yields=6),
+        Column("tasks", lambda each: f"{each.run.done}/{len(each.run.tasks)}", right=True, yields=1),
+        Column("cost", lambda each: words.cost(each.spent), right=True, yields=2),
+        Column("left", lambda each: words.left(each.left) if each.run.is_open else "", yields=3),
+        Column("started", lambda each: render.when(each.run.created_us), yields=2, least=TIME_LEAST),
+        Column("request", lambda each: words.one_line(each.run.request, 60), yields=4, least=TEXT_LEAST),
         Column(
             "doing",
             lambda each: words.one_line(each.now.error or each.now.activity, 80),
             style="dim",
-            yields=3,
+            yields=5,
             least=TEXT_LEAST,
         ),
     ),
@@ -214,15 +215,15 @@ def tasks_of(run: Run) -> Listing[TaskState]:
     return Listing(
         "tasks",
         (
-            Column("", lambda each: _TASK_MARKS.get(each.status, "")),
+            Column("", lambda each: TASK_MARKS.get(each.status, "")),
             Column("task", lambda each: each.name, style="bold"),
-            Column("agent", agent, yields=2),
-            Column("status", lambda each: each.status),
-            Column("needs", lambda each: " ".join(each.needs), style="dim", yields=3),
-            Column("attempts", lambda each: str(each.attempts or ""), right=True, yields=4),
-            Column("took", _took, right=True),
-            Column("cost", words.cost, right=True),
-            Column("result", result, style="dim", yields=1, least=TEXT_LEAST),
+            Column("agent", agent, yields=4),
+            Column("status", words.task_status, yields=1),
+            Column("needs", lambda each: " ".join(each.needs), style="dim", yields=5),
+            Column("attempts", lambda each: str(each.attempts or ""), right=True, yields=6),
+            Column("took", _took, right=True, yields=2),
+            Column("cost", words.cost, right=True, yields=2),
+            Column("result", result, style="dim", yields=3, least=TEXT_LEAST),
         ),
     )
 
@@ -282,14 +283,25 @@ def show_open(asked: Sequence[Open], others: Sequence[Open] | None = None, *, li
             render.line((f"  … and {render.many(more, 'more line')} (`maos inbox`, or --json for all)", "dim"))
         if each.kind == "unknown":
             continue  # the command that resolves it is its context
-        is_free = each.kind in ("question", "workflow") and not each.choices
         for text in words.choices_of(each):
             render.line(render.wrap(f"  {text}", sys.stdout, indent=" " * 6))
         if each.default is not None:
             render.line((f"  without an answer by {render.when(each.expires_us)}: ", "dim"), clean(each.default))
         id = short(each, asked, others)
-        what = '"…"' if is_free else "|".join(map(shlex.quote, each.choices)) or "yes|no"
-        render.line(("  answer with: ", "dim"), (f"maos answer {clean(id)} {what}", "bold"))
+        render.line(("  answer with: ", "dim"), (f"maos answer {clean(id)} {words.answers(each)}", "bold"))
+
+
+def questions_of(status: RunView, task: TaskState) -> list[Open]:
+    """What a task, its agent or a check of its work asks."""
+    from maos.model.run import asked_for
+    from maos.model.run_status import agents_of
+
+    names = {status.run.agent(task.name), *agents_of(status.run, task)}
+    return [
+        each
+        for each in status.questions
+        if asked_for(each.id) == task.name or not names.isdisjoint((each.owner, *each.asked_by))
+    ]
 
 
 # --- the page ----------------------------------------------------------------------------------------------------
@@ -309,14 +321,13 @@ def show(status: RunView, *, tasks: bool, messages: Sequence[SentMessage] | None
     render.line((bar, "green"), f" {run.progress:>3} %  ", (counts, "dim"))
     for label, text in _fields(status):
         if text:
-            shown = render.wrap(words.one_line(text, None), sys.stdout, indent=" " * LABEL_WIDTH, used=LABEL_WIDTH)
-            render.line((f"  {label:<{LABEL_WIDTH - 2}}", "dim"), shown)
+            _show_field(label, text)
     if status.attempts:
         render.line()
         AGENTS.table(agents_of(status))
     if tasks or len(run.tasks) <= TASKS_BRIEF_MAX:
         render.line()
-        found = sorted(run.tasks.values(), key=lambda each: list(_TASK_MARKS).index(each.status))
+        found = sorted(run.tasks.values(), key=lambda each: list(TASK_MARKS).index(each.status))
         tasks_of(run).table(found, shown_max=TASKS_SHOWN_MAX)
     for task in [each for each in run.tasks.values() if each.traceback][:TRACEBACKS_SHOWN_MAX]:
         render.line()
@@ -328,6 +339,38 @@ def show(status: RunView, *, tasks: bool, messages: Sequence[SentMessage] | None
     if status.questions:
         render.line()
         show_open(status.questions)
+
+
+def show_task(status: RunView, task: TaskState) -> None:
+    """Print the status of a task, why it is so, what can be done, and what is asked about it."""
+    from maos.model.run_status import advice
+
+    run = status.run
+    spoken = words.task_status(task)
+    mark = f"{TASK_MARKS.get(task.status, '')} "
+    render.line(mark, (clean(task.name), "bold"), f" of {run.id}  ", (spoken, _TASK_STYLES.get(task.status, "")))
+    why, *output = task.why.strip().split("\n")
+    fields = [
+        ("why", why),
+        ("to do", advice(run, task) if task.status == "failed" else ""),
+        ("check", words.next_check(task)),
+        ("needs", ", ".join(task.needs) if task.status == "waiting" else ""),
+        ("result", "" if task.attempts else task.result.strip().partition("\n")[0]),
+    ]
+    for label, text in fields:
+        if text:
+            _show_field(label, text)
+        if label == "why" and task.status == "failed":  # else it is the context of a question
+            for line in output[-words.OUTPUT_LINES_MAX :]:
+                render.line(("  │ ", "dim"), words.tidy(line))
+    if task.traceback:
+        render.traceback(task.traceback)
+    show_open(questions_of(status, task))
+
+
+def _show_field(label: str, text: str) -> None:
+    shown = render.wrap(words.one_line(text, None), sys.stdout, indent=" " * LABEL_WIDTH, used=LABEL_WIDTH)
+    render.line((f"  {label:<{LABEL_WIDTH - 2}}", "dim"), shown)
 
 
 def _fields(status: RunView) -> list[tuple[str, str]]:
@@ -468,6 +511,10 @@ def _advice(run: Run) -> list[str]:
         hint = advice(run, task) if task.status == "failed" else ""
         if hint and len(lines) < DISCOVERIES_SHOWN_MAX:
             lines.append(f"{clean(task.name)}: {clean(hint)}")
+    for asked in run.questions.values() if run.is_open else ():
+        if asked.answer is None:
+            text = words.one_line(asked.question, words.RESULT_WIDTH)
+            lines.append(f"asks: {text}: `maos answer {run.id}/{clean(asked.id)} …`")
     if run.status != "completed":
         lines.append(f"resume with: {resume_command(run)}")
     return lines

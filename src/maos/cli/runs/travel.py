@@ -411,7 +411,7 @@ def _show_union(done: JoinPlan, *, dry_run: bool) -> None:
     if done.open:
         render.line((f"nothing was joined: {render.many(len(done.open), 'conflict')} left", "bold red"))
         for question in done.asked:
-            render.line(("answer with: ", "dim"), (f"maos answer {clean(question.ref)} ours|theirs", "bold"))
+            render.line(("answer with: ", "dim"), (f"maos answer {clean(question.ref)} <ours|theirs>", "bold"))
         render.line(("then: ", "dim"), f"maos join {done.run} {done.other}")
         return
     files = f", merged as commit {done.commit[:12]}" if done.commit else ""
