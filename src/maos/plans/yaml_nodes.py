@@ -21,7 +21,7 @@ NESTING_MAX = 128
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml has no types
     """Plain data only, with the core schema of YAML 1.2: `yes`, `22:22` and `1_000` are text."""
 
-    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
+    def fetch_flow_collection_start(self, token: Any) -> None:
         """Read the start of a list or table in brackets; RecursionError when it is nested too deeply."""
         if self.flow_level >= NESTING_MAX:
             raise RecursionError
