@@ -5,12 +5,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import maos
 from maos.app import Maos
-from maos.engine.setups import SetupFailed
+from maos.engine.live import LiveAttempt
+from maos.engine.setups import SetupFailed, Setups
 from maos.errors import InvalidInput
 from maos.model.run import Run
 from maos.workspaces import products
@@ -213,7 +215,19 @@ async def test_a_lone_agent_is_prepared_too_and_again_when_its_files_were_lost(m
         await m.agents.start(argv=["true"], cwd=project, setup=[["false"]])
 
 
-async def test_a_paused_run_stops_its_setup_and_starts_it_anew(m: Maos, project: Path) -> None:
+@pytest.mark.parametrize("late_s", [0, 0.5])
+async def test_a_paused_run_stops_its_setup_and_starts_it_anew(
+    m: Maos, project: Path, late_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one whose commands have begun a moment before the engine knows it."""
+    start = Setups._start
+
+    async def start_late(*given: Any) -> LiveAttempt:
+        running = await start(*given)
+        await asyncio.sleep(late_s)
+        return running
+
+    monkeypatch.setattr(Setups, "_start", start_late)
     go = project.parent / "go"
     makes = f"mkdir made; while ! test -e {go}; do sleep 0.02; done; echo made > made/it"
     run = await m.runs.start(plan("cat made/it", "cat made/it", setup=[counting(project, makes)]), folder=project)

@@ -101,6 +101,8 @@ class Setups:
         """The agents that wait for each of them."""
         self._stops: dict[str, asyncio.Event] = {}
         self._running: dict[str, LiveAttempt] = {}
+        self._begun: set[str] = set()
+        """The setups whose commands this engine starts or runs."""
 
     async def prepare(
         self,
@@ -197,8 +199,9 @@ class Setups:
             self._stops.pop(agent, None)
         if task.done():
             return task.result()
-        if not waiting and name in self._running:
-            await self._running[name].stop()
+        if not waiting and name in self._begun:
+            if name in self._running:  # one that is being started stops when it finds that no agent waits for it
+                await self._running[name].stop()
             await asyncio.wait({task})
         raise SetupStopped(f"{agent} was stopped while its workspace was prepared", hint="resume it")
 
@@ -239,7 +242,11 @@ class Setups:
             await products.copy_ignored(setup.source, workspace, setup.files)
             await asyncio.to_thread(replace_file, noted, setup.name.encode())
             crash_point("setup: begun")
-            attempt = await self._wait(setup.name, await self._start(setup, workspace))
+            self._begun.add(setup.name)
+            try:
+                attempt = await self._wait(setup.name, await self._start(setup, workspace))
+            finally:
+                self._begun.discard(setup.name)
         crash_point("setup: ended")
         if attempt.status != AttemptStatus.DONE:
             raise await self._failed(attempt)
