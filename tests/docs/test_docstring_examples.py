@@ -221,7 +221,7 @@ async def opened(
                 if name not in ENDED:
                     await until_asked(m)
             if name == "Questions.answer_permission":
-                await ask_for_permission(m)
+                await stack.enter_async_context(asking_for_permission(m))
             if name == "QuestionReader.decided":
                 await m.questions.answer("r-1/gate/docs/0/1", "yes")
             yield {"maos": maos, "m": m, "journal": m.journal, "lease": lease, **names}
@@ -251,12 +251,17 @@ async def encrypt(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             await m.erasures.erase("r-1")
 
 
-async def ask_for_permission(m: Maos) -> None:
-    """An agent "fixer" asks whether it may run a command."""
-    await m.agents.start("ask", kind=kind(Path("effects").absolute(), "make"), name="fixer", cwd=".", in_place=True)
+@asynccontextmanager
+async def asking_for_permission(m: Maos) -> AsyncIterator[None]:
+    """An agent "fixer" that asks whether it may run a command; it is stopped in the end."""
+    asks = kind(Path("effects").absolute(), "make")
+    running = await m.agents.start("ask", kind=asks, name="fixer", cwd=".", in_place=True)
     async with asyncio.timeout(EXAMPLE_S_MAX):
         while "fixer" not in {each.owner for each in await m.questions.open()}:
             await asyncio.sleep(0.02)
+    yield
+    await running.stop()
+    await running.wait()
 
 
 async def fill(m: Maos) -> None:
